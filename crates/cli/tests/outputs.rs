@@ -54,6 +54,30 @@ fn furnished() -> tempfile::TempDir {
     dir
 }
 
+/// An answer about a file never takes its place.
+#[test]
+fn what_is_asked_about_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("e.el"), "0 1\n1 2\n").unwrap();
+    fs::write(dir.path().join("t.csv"), "a,b\n1,2\n").unwrap();
+    std::os::unix::fs::symlink("e.el", dir.path().join("link")).unwrap();
+    let made = littoral(dir.path(), &["push", "load", "t.csv", "t.set"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    for (verb, file, output) in [
+        (&["graph", "bfs"][..], "e.el", "./e.el"),
+        (&["graph", "degree"], "e.el", "link"),
+        (&["push", "run", "--sum", "a"], "t.set", "t.set"),
+    ] {
+        let before = fs::read(dir.path().join(file)).unwrap();
+        let rest = [file, "--output", output, "--output-format", "csv", "--force"];
+        let refused = littoral(dir.path(), &[verb, &rest].concat());
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("both input and output"), "{said}");
+        assert_eq!(fs::read(dir.path().join(file)).unwrap(), before);
+    }
+}
+
 /// Commands that print results, over what [`furnished`] made.
 const PRINTING: &[&[&str]] = &[
     &["graph", "info", "k.lg"],

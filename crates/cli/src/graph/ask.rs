@@ -18,7 +18,7 @@ const TOP: usize = 10;
 
 /// Lists the neighbors of a vertex.
 pub(super) fn neighbors(args: &NeighborsArgs) -> Outcome {
-    let target = Target::open(&args.output)?;
+    let target = Target::open(&args.output, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let (graph, through) = through(&args.on, &args.file, graph)?;
     let v = graph.names()?.find(&args.label)?;
@@ -42,7 +42,7 @@ pub(super) fn neighbors(args: &NeighborsArgs) -> Outcome {
 
 /// Finds the shortest path between two vertices.
 pub(super) fn path(args: &PathArgs) -> Outcome {
-    let target = Target::open(&args.output)?;
+    let target = Target::open(&args.output, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let (graph, through) = through(&args.on, &args.file, graph)?;
     let names = graph.names()?;
@@ -74,7 +74,7 @@ pub(super) fn path(args: &PathArgs) -> Outcome {
 
 /// Says the degrees of one vertex, or of those with the highest.
 pub(super) fn degree(args: &DegreeArgs) -> Outcome {
-    let target = Target::open(&args.output)?;
+    let target = Target::open(&args.output, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let (graph, through) = through(&args.on, &args.file, graph)?;
     let mut value = json!({

@@ -49,9 +49,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Opens the target that was asked for, if any.
-    pub(crate) fn open(args: &OutputArgs) -> Result<Option<Target>, Failure> {
+    /// Opens the target that was asked for, if any; `input` is the file that the answer is about.
+    pub(crate) fn open(args: &OutputArgs, input: &Path) -> Result<Option<Target>, Failure> {
         let Some(path) = &args.output else { return Ok(None) };
+        let is_input = || Some(path.canonicalize().ok()? == input.canonicalize().ok()?);
+        if is_input() == Some(true) {
+            let what = format!("{} is both input and output", path.display());
+            return Err(Failure::new(Class::Usage, what));
+        }
         if path.is_dir() {
             let what = format!("{} is a folder; name a file", path.display());
             return Err(Failure::new(Class::Usage, what));
@@ -67,7 +72,7 @@ impl Target {
     }
 
     /// Opens the target of rows of text, which have no types to write.
-    pub(crate) fn open_text(args: &OutputArgs) -> Result<Option<Target>, Failure> {
+    pub(crate) fn open_text(args: &OutputArgs, input: &Path) -> Result<Option<Target>, Failure> {
         if let Some(path) = &args.output
             && let Some(typed) = columns(format_of(path, args.output_format)?)
         {
@@ -79,7 +84,7 @@ impl Target {
             );
             return Err(Failure::new(Class::Usage, what));
         }
-        Target::open(args)
+        Target::open(args, input)
     }
 
     /// Whether the answer takes standard output, so that no report can.

@@ -29,7 +29,7 @@ pub(super) fn run(verb: &KernelArgs) -> Outcome {
         return Err(Failure::new(Class::Usage, what));
     }
     let choice = Choice { copies: args.copy, ..args.on.choice() };
-    let target = Target::open(&args.output)?;
+    let target = Target::open(&args.output, &args.file)?;
     let device = device(&choice, &args.file)?;
     let graph = open_with(&args.file, &args.reading)?;
     let options = options(&graph, verb.source.as_deref(), args)?;

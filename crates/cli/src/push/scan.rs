@@ -64,8 +64,9 @@ fn function(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Runs the scan.
 pub(super) fn run(args: &PushRunArgs) -> Outcome {
-    let target = Target::open_text(&args.output)?;
     let set = &args.set;
+    let input = Path::new(set.set.as_deref().unwrap_or_default());
+    let target = Target::open_text(&args.output, input)?;
     let (machine, name) = place(set.set.as_deref(), set.profile.as_deref(), &set.on)?;
     let device = machine.push_with(&name, policy(args.policy))?;
     let described = device.describe();
