@@ -141,8 +141,8 @@ fn an_opening_does_not_overtake_one_that_waits() {
     turn.try_lock().unwrap();
 }
 
-/// A process that was killed while it opened the store leaves its turn to a child that has not begun
-/// its program yet: here this test, which has the descriptor by which `flock` took the turn.
+/// A process that was killed while it opened the store leaves its turn to a child that has not
+/// begun its program yet: here this test, which has the descriptor by which `flock` took the turn.
 #[test]
 fn a_turn_that_a_dead_process_left_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,4 +204,22 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
         });
         assert_eq!(read(&kv::open(&at, Access::Read).unwrap()), 20);
     }
+}
+
+#[test]
+fn a_backup_is_not_written_into_one_that_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, kv) = made(dir.path(), Engine::Zb);
+    let [path, draft] = ["saved", "saved.part"].map(|name| dir.path().join(name));
+    std::fs::write(&draft, b"of another process").unwrap();
+    let other = File::open(&draft).unwrap();
+    other.lock().unwrap();
+    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy);
+    assert!(!path.exists());
+    assert_eq!(std::fs::read(&draft).unwrap(), b"of another process");
+    // A process that was killed leaves its draft without the lock.
+    drop(other);
+    assert_eq!(kv::backup(&kv, &path).unwrap(), KEYS);
+    assert!(!draft.exists());
+    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy, "it is not overwritten");
 }
