@@ -26,3 +26,4 @@ pub mod ticks;
 pub mod zoned;
 
 pub use error::{Error, Kind, Result};
+pub use owned_file::try_lock;

@@ -49,6 +49,16 @@ pub(crate) fn lock(file: &File, is_alone: bool) -> Result<(), Errno> {
     }
 }
 
+/// Locks a file or folder without waiting for an owner that lives, alone or together with others
+/// that lock it so. A lock whose owner is gone is waited for, as a device's is. It ends with the
+/// last descriptor, or with [`File::unlock`].
+///
+/// # Errors
+/// `WouldBlock` when it is locked, else what the system says.
+pub fn try_lock(file: &File, is_alone: bool) -> std::io::Result<()> {
+    lock(file, is_alone).map_err(std::io::Error::from)
+}
+
 /// Whether a process has locked the file and is gone. What the system does not tell counts as no.
 fn is_left_behind(file: &File) -> bool {
     if mutant!("device_inherited_lock_refused") {

@@ -10,14 +10,16 @@
 //! - Checksums are those of the store (`docs/design/store.md`): the salt's eight bytes, then
 //!   everything in front of the checksum.
 //! - A chunk has 4096 records, the last one what is left; nothing follows it.
-//! - The file is written under another name, read back and verified, and only then given its name.
-//!   [`Backup::open`] verifies all of a file before it gives out the first record.
+//! - The file is written under another name, by one process at a time, read back and verified, and
+//!   only then given its name. [`Backup::open`] verifies all of a file before it gives out any.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use littoral_base::codec::{Reader, SEAL_BYTES, Writer, seal, unseal};
+use littoral_base::mutant;
+use littoral_device::try_lock;
 
 use crate::index::Engine;
 use crate::kv::Kv;
@@ -54,15 +56,23 @@ fn damaged(path: &Path, what: &str) -> Error {
 /// Writes every record of a store into the new file `path`; how many.
 ///
 /// # Errors
-/// `Kind::Busy` when the file exists, `Kind::Corrupt` when a page of the store is damaged or what
-/// was written does not read back the same, `Kind::Io`. The file is not there then.
+/// `Kind::Busy` when the file exists or another process is writing it, `Kind::Corrupt` when a page
+/// of the store is damaged or what was written does not read back the same, `Kind::Io`. This call
+/// has made no file then.
 pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
-    if path.exists() {
-        let text = format!("{}: exists; it is not overwritten", path.display());
+    vacant(path)?;
+    let draft = path.with_added_extension("part");
+    // A draft that is there is what a killed process left, unless another one is writing it.
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&draft);
+    let file = opened.map_err(io(&draft, "create"))?;
+    let is_taken = try_lock(&file, true).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
+    if is_taken && !mutant!("kv_backups_share_a_draft") {
+        let text = format!("{}: another process is writing this backup", draft.display());
         return Err(Error::new(Kind::Busy, text));
     }
-    let draft = path.with_added_extension("part");
-    let written = write_draft(kv, &draft, path);
+    // That process may have ended, and given the file its name, since it was looked for.
+    vacant(path)?;
+    let written = write_draft(kv, &file, &draft, path);
     if written.is_err() {
         // What is left of a draft is of no use; that it cannot be removed matters less than why.
         let _ = std::fs::remove_file(&draft);
@@ -70,9 +80,18 @@ pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
     written
 }
 
-fn write_draft(kv: &Kv, draft: &Path, path: &Path) -> Result<u64> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).open(draft);
-    let mut out = BufWriter::new(opened.map_err(io(draft, "create"))?);
+/// Refuses a path where something is.
+fn vacant(path: &Path) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let text = format!("{}: exists; it is not overwritten", path.display());
+    Err(Error::new(Kind::Busy, text))
+}
+
+fn write_draft(kv: &Kv, file: &File, draft: &Path, path: &Path) -> Result<u64> {
+    file.set_len(0).map_err(io(draft, "create"))?;
+    let mut out = BufWriter::new(file);
     let stats = kv.stats();
     out.write_all(&header(kv)).map_err(io(draft, "write"))?;
     let (mut chunk, mut count, mut number) = (Vec::new(), 0, 0);

@@ -6,9 +6,12 @@
 mod small;
 
 use std::fs::{File, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use littoral::kv::{self, Access, Durability, Engine, Kv, Opening};
 use littoral_index::Kind;
@@ -138,6 +141,35 @@ fn an_opening_does_not_overtake_one_that_waits() {
     turn.try_lock().unwrap();
 }
 
+/// A process that was killed while it opened the store leaves its turn to a child that has not
+/// begun its program yet: here this test, which has the descriptor by which `flock` took the turn.
+#[test]
+fn a_turn_that_a_dead_process_left_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, kv) = made(dir.path(), Engine::Zb);
+    drop(kv);
+    // The first namespace's number is the same on every Linux.
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    if namespace != Path::new("pid:[4026531836]") {
+        let why = "a container's system does not list a lock whose owner is gone";
+        let _ = writeln!(std::io::stderr(), "NOT RUN: kv_turns: {why}");
+        return;
+    }
+    for access in [Access::Read, Access::Write] {
+        let turn = File::open(&at).unwrap();
+        let own = turn.try_clone().unwrap();
+        let owner = Command::new("flock").args(["-n", "0"]).stdin(own).status().unwrap();
+        assert!(owner.success(), "flock takes the turn");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                drop(turn);
+            });
+            kv::open(&at, access).unwrap();
+        });
+    }
+}
+
 /// Neither side keeps the other out, and no reader sees part of a batch or an old state, whether
 /// the writer closed the store or was killed.
 #[test]
@@ -172,4 +204,22 @@ fn readers_beside_a_writer_wait_and_see_the_last_synced_state() {
         });
         assert_eq!(read(&kv::open(&at, Access::Read).unwrap()), 20);
     }
+}
+
+#[test]
+fn a_backup_is_not_written_into_one_that_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, kv) = made(dir.path(), Engine::Zb);
+    let [path, draft] = ["saved", "saved.part"].map(|name| dir.path().join(name));
+    std::fs::write(&draft, b"of another process").unwrap();
+    let other = File::open(&draft).unwrap();
+    other.lock().unwrap();
+    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy);
+    assert!(!path.exists());
+    assert_eq!(std::fs::read(&draft).unwrap(), b"of another process");
+    // A process that was killed leaves its draft without the lock.
+    drop(other);
+    assert_eq!(kv::backup(&kv, &path).unwrap(), KEYS);
+    assert!(!draft.exists());
+    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy, "it is not overwritten");
 }

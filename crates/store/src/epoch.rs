@@ -71,7 +71,8 @@ impl<D: ZonedDevice> Store<D> {
         zone.map_or(true, is_there)
     }
 
-    fn image_blocks(&self, pages: u64) -> u64 {
+    /// Blocks that a group with the images of so many pages takes at most.
+    pub(crate) fn image_blocks(&self, pages: u64) -> u64 {
         let bytes = pages as usize * (self.block_bytes() + 11) + 64;
         redo::group_blocks(bytes, self.block_bytes())
     }

@@ -10,8 +10,12 @@
 //! - Where blocks are smaller than the host's, room comes back as zones are emptied.
 //! - On a device that shares its room with nothing all of this is nothing.
 //!
-//! Invariant: what is given back no durable state names. Checked by
-//! `deletions_spread_over_many_zones_go_on_when_the_host_is_full`.
+//! Invariants
+//! - What is given back no durable state names. Checked by
+//!   `deletions_spread_over_many_zones_go_on_when_the_host_is_full`.
+//! - A page in the cache is on the medium: one that is given back is dropped, since the collector
+//!   uses dead pages again that equal live ones ([`crate::regain`]). Checked by
+//!   `a_dead_page_whose_room_was_given_back_is_not_read_from_memory`.
 
 use littoral_base::mutant;
 use littoral_base::units::{Lba, ZoneId};
@@ -78,6 +82,9 @@ impl<D: ZonedDevice> Store<D> {
             None => self.space.dead_runs(),
         };
         for (from, to) in dead {
+            if !mutant!("store_given_pages_stay_in_memory") {
+                (from..to).for_each(|at| self.cache.remove(at));
+            }
             self.device.discard(Lba(from), to - from).map_err(device("dead pages"))?;
         }
         self.has_host_room()

@@ -4,8 +4,8 @@
 //! - A group is written only after the flush of the one before it, so of all groups only the last
 //!   can have been cut short. A group that does not verify, with a part of a later one behind it,
 //!   is damage, and so is the first group of an epoch: its superblock was written after it.
-//! - Damage is refused by name with zone and block. One damaged block of a group is made good from
-//!   the others and noted.
+//! - Damage is refused by name with zone and block. One damaged block of a group, or one that
+//!   cannot be read, is made good from the others and noted.
 //! - Where the first group is lost but a later one verifies, its images are not needed: a later
 //!   group is written only after the checkpoint has written all of them in place.
 //! - What cannot be told from a torn write is the loss of the very last group with both of its
@@ -64,7 +64,8 @@ impl<D: ZonedDevice> Store<D> {
         let written = readable_blocks(&zone);
         loop {
             let (at, left) = (zone.start.0 + self.redo_at, written.saturating_sub(self.redo_at));
-            if let Some(group) = self.read_group(at, left)? {
+            let (group, unread) = self.read_group(at, left)?;
+            if let Some(group) = group {
                 if group.is_damaged {
                     self.notes.push(self.damage(&zone, at, "has a damaged block"));
                 }
@@ -80,6 +81,10 @@ impl<D: ZonedDevice> Store<D> {
                     self.sequence = 1;
                 }
                 Some(next) => return Err(self.refusal(&zone, at, Some(next))),
+                // A torn write can be read: what cannot is never taken for one.
+                None if unread.is_some() && !mutant!("store_unread_group_taken_for_torn") => {
+                    return unread.map_or(Ok(()), Err);
+                }
                 None if self.sequence == 0 => return Err(self.refusal(&zone, at, None)),
                 None => break,
             }
@@ -108,31 +113,43 @@ impl<D: ZonedDevice> Store<D> {
         Error::new(Kind::Corrupt, text).at_zone(zone.zone.0).at_page(at)
     }
 
-    fn read_blocks(&self, at: u64, blocks: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; blocks as usize * self.block_bytes()];
-        if blocks > 0 {
-            self.device.read(Lba(at), &mut bytes).map_err(device("redo log"))?;
+    /// Blocks of the log, and why some cannot be read: these are zeros, which are part of no group.
+    fn read_blocks(&self, at: u64, blocks: u64) -> Result<(Vec<u8>, Option<Error>)> {
+        let block = self.block_bytes();
+        let (mut bytes, mut unread) = (vec![0; blocks as usize * block], None);
+        if blocks > 0
+            && let Err(e) = self.device.read(Lba(at), &mut bytes).map_err(device("redo log"))
+        {
+            if e.kind() != Kind::Io {
+                return Err(e);
+            }
+            unread = Some(e);
+            for (i, one) in bytes.chunks_exact_mut(block).enumerate() {
+                if self.device.read(Lba(at + i as u64), one).is_err() {
+                    one.fill(0);
+                }
+            }
         }
         if self.corrects {
-            let block = self.block_bytes();
             bytes.chunks_exact_mut(block).for_each(redo::mend_block);
         }
-        Ok(bytes)
+        Ok((bytes, unread))
     }
 
-    /// The group that is next, if it is whole or one damaged block can be made good.
-    fn read_group(&self, at: u64, left: u64) -> Result<Option<Group>> {
+    /// The group that is next, if it is whole or one damaged block can be made good; or why some of
+    /// its blocks cannot be read.
+    fn read_group(&self, at: u64, left: u64) -> Result<(Option<Group>, Option<Error>)> {
         let (id, block) = (self.group(), self.block_bytes());
-        let front = self.read_blocks(at, left.min(2))?;
-        let Some(cut) = id.cut(&front, block) else { return Ok(None) };
+        let (front, unread) = self.read_blocks(at, left.min(2))?;
+        let Some(cut) = id.cut(&front, block) else { return Ok((None, unread)) };
         // A torn write may lack the parity alone.
         if left < u64::from(cut.data.max(1)) {
-            return Ok(None);
+            return Ok((None, unread));
         }
-        let blocks = self.read_blocks(at, left.min(cut.blocks()))?;
+        let (blocks, unread) = self.read_blocks(at, left.min(cut.blocks()))?;
         let found = id.body(cut, &blocks, block);
         let group = |(body, is_damaged)| Group { body, blocks: Cut::blocks(&cut), is_damaged };
-        Ok(found.map(group))
+        Ok((found.map(group), unread))
     }
 
     /// A part of a later group of this epoch, from block `from` on.
@@ -144,7 +161,7 @@ impl<D: ZonedDevice> Store<D> {
         let mut at = from;
         while at < end {
             let count = (end - at).min(SEARCH_BLOCKS);
-            let bytes = self.read_blocks(at, count)?;
+            let (bytes, unread) = self.read_blocks(at, count)?;
             for (i, bytes) in bytes.chunks_exact(block).enumerate() {
                 let is_later = |p: &Part<'_>| {
                     let epoch = GroupId { sequence: id.sequence, ..p.id };
@@ -158,6 +175,9 @@ impl<D: ZonedDevice> Store<D> {
                     let begin = block.saturating_sub(u64::from(index));
                     return Ok(Some(Later { block: begin.max(from), sequence: part.id.sequence }));
                 }
+            }
+            if let Some(e) = unread {
+                return Err(e);
             }
             at += count;
         }

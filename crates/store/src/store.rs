@@ -15,7 +15,8 @@
 //! the same state or from the next one (`docs/design/store.md` has the argument).
 //!
 //! Invariants
-//! - The redo zone always has room for the images of all dirty pages. Checked by `write_group`.
+//! - The redo zone always has room for the images of all dirty pages. Checked by `write_group`,
+//!   `a_store_that_is_killed_again_and_again_opens`.
 //! - A zone is reset only when a durable state has no live page in it. Checked by `release`,
 //!   `index_power_cuts`.
 //! - After a failed durable write the handle is poisoned. Checked by
@@ -299,18 +300,27 @@ impl<D: ZonedDevice> Store<D> {
         }
         self.is_adopted = true;
         // Replay cannot know what was freed; what no root reaches is not written again. Nor is an
-        // image of the last checkpoint whose page cannot be written and need not be.
-        let in_place: BTreeSet<u64> =
-            self.dirty.keys().copied().filter(|&at| self.is_in_place(Lba(at))).collect();
-        self.dirty.retain(|at, _| live.contains(&Lba(*at)) && !in_place.contains(at));
+        // image of the last checkpoint whose page is in place, where it cannot be written or there
+        // are too many of them.
+        self.dirty.retain(|at, _| live.contains(&Lba(*at)));
+        let is_crowded = self.exceeds_redo_zone() && !mutant!("store_log_of_restarts_unbounded");
+        let is_asked = |at| is_crowded || self.space.check_writable(at).is_err();
+        let is_there = |&at: &u64| is_asked(Lba(at)) && self.is_in_place(Lba(at));
+        let in_place: BTreeSet<u64> = self.dirty.keys().copied().filter(is_there).collect();
+        self.dirty.retain(|at, _| !in_place.contains(at));
         Ok(())
     }
 
-    /// Whether a page in memory lies in a worn zone and is there as it is here.
+    /// Whether the images of all pages in memory may be more than a redo zone holds. An epoch's log
+    /// names the pages of its checkpoint and those changed since, half a zone of images each; where
+    /// the checkpoint was a recovery's, its own are a whole zone. Those are in place by then.
+    fn exceeds_redo_zone(&self) -> bool {
+        let room = self.redo_zones[0].capacity_blocks.min(self.redo_zones[1].capacity_blocks);
+        !self.read_only && self.image_blocks(self.dirty.len() as u64) > room
+    }
+
+    /// Whether a page in memory is on the medium as it is here.
     fn is_in_place(&self, at: Lba) -> bool {
-        if self.space.check_writable(at).is_ok() {
-            return false;
-        }
         let mut found = vec![0; self.block_bytes()];
         let is_read = self.device.read(at, &mut found).is_ok();
         let body = unseal(&found, at.0 ^ IN_PLACE).filter(|_| is_read);

@@ -5,7 +5,7 @@
 //! the engine's label (u16 length, bytes), zeros, CRC32C salted with [`SALT`].
 //!
 //! - Every generation is written twice, both copies before they are flushed together; one that
-//!   verifies is enough.
+//!   verifies is enough, also where the other's block cannot be read.
 //! - With conventional zones: the first four blocks of each conventional zone are kept for
 //!   superblocks. Generation g uses blocks `2 * (g mod 2)` and the one behind; the first copy goes
 //!   to the first zone that can be written, the second to the next such zone, if there is another.
@@ -19,6 +19,8 @@
 //!   is durable before the first superblock.
 //! - The highest generation that verifies is the store's; a superblock is written only after all
 //!   that it names is durable.
+
+use std::collections::BTreeMap;
 
 use littoral_base::codec::{Reader, Writer, mend, seal, unseal};
 use littoral_base::mutant;
@@ -117,9 +119,21 @@ struct Search {
     has_magic: bool,
     has_content: bool,
     corrects: bool,
+    /// Blocks that cannot be read, and why.
+    unread: BTreeMap<Lba, Error>,
 }
 
 impl Search {
+    /// Refuses what was found if unreadable blocks may hide a newer superblock. One block hides one
+    /// copy, and the other was durable with it. Repair takes what there is.
+    fn check_unread(&mut self) -> Result<()> {
+        let is_one = self.unread.len() == 1 && !mutant!("store_unread_superblock_refused");
+        if self.newest.is_some() && (is_one || self.corrects) {
+            return Ok(());
+        }
+        self.unread.pop_first().map_or(Ok(()), |(_, e)| Err(e))
+    }
+
     fn look_at(&mut self, at: Lba, block: &mut [u8]) {
         self.has_content |= block.iter().any(|&b| b != 0);
         if self.corrects && block.iter().any(|&b| b != 0) {
@@ -161,7 +175,10 @@ impl Search {
                 _ => Error::new(Kind::Foreign, "the medium holds something else than a store"),
             });
         };
-        let mut notes = Vec::new();
+        let unread = self.unread.keys();
+        let mut notes: Vec<String> = unread
+            .map(|at| format!("superblock: block {at}, which may hold a copy, cannot be read"))
+            .collect();
         if let [only] = copies[..] {
             notes.push(format!(
                 "superblock: of generation {} only the copy in block {only} verifies",
@@ -194,8 +211,11 @@ pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock
     let mut search = Search { corrects, ..Search::default() };
     let mut block = vec![0; dev.limits().block_bytes as usize];
     let mut look_at = |search: &mut Search, at: Lba| -> Result<()> {
-        dev.read(at, &mut block).map_err(device("superblock"))?;
-        search.look_at(at, &mut block);
+        match dev.read(at, &mut block).map_err(device("superblock")) {
+            Ok(()) => search.look_at(at, &mut block),
+            Err(e) if e.kind() == Kind::Io => _ = search.unread.insert(at, e),
+            Err(e) => return Err(e),
+        }
         Ok(())
     };
     let readable = |z: &&ZoneReport| z.state != ZoneState::Offline;
@@ -210,10 +230,12 @@ pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock
         let ends = written.clone().take(2).chain(written.clone().rev().take(2));
         ends.map(Lba).try_for_each(|at| look_at(&mut front, at))?;
         search.has_content |= front.has_content;
+        search.unread.append(&mut front.unread);
         if front.has_magic {
             written.map(Lba).try_for_each(|at| look_at(&mut search, at))?;
         }
     }
+    search.check_unread()?;
     if !search.has_magic
         && let Some(found) = log_without_superblock(dev, &zones)?
     {

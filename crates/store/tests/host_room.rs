@@ -1,5 +1,5 @@
 //! Room of a full host: a checkpoint gives that of free conventional pages back, and no live
-//! page's.
+//! page's; a dead page whose room was given back is gone from memory too.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
@@ -12,10 +12,11 @@ use littoral_base::units::{Lba, ZoneId};
 use littoral_device::Result as DeviceResult;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
-use littoral_store::pages::{Pages as _, Root};
+use littoral_store::error::Kind;
+use littoral_store::pages::{Heat, Pages as _, Root};
 use littoral_store::store::Store;
 
-use common::geometry;
+use common::{BLOCK_BYTES, geometry};
 
 /// What a host is told, and whether it has room.
 #[derive(Clone, Debug, Default)]
@@ -39,9 +40,18 @@ impl ZonedDevice for Hosted {
         self.inner.report(first, count)
     }
     fn read(&self, at: Lba, into: &mut [u8]) -> DeviceResult<()> {
-        self.inner.read(at, into)
+        self.inner.read(at, into)?;
+        let discarded = self.host.discarded.borrow();
+        for (i, block) in into.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            if discarded.contains(&(at.0 + i as u64)) {
+                block.fill(0);
+            }
+        }
+        Ok(())
     }
     fn write(&mut self, at: Lba, data: &[u8]) -> DeviceResult<Ticket> {
+        let written = at.0..at.0 + (data.len() / BLOCK_BYTES) as u64;
+        self.host.discarded.borrow_mut().retain(|block| !written.contains(block));
         self.inner.write(at, data)
     }
     fn append(&mut self, zone: ZoneId, data: &[u8]) -> DeviceResult<Ticket> {
@@ -111,4 +121,27 @@ fn a_checkpoint_on_a_full_host_gives_the_room_of_free_pages_back() {
         let n = pages.iter().position(|p| *p == at).unwrap() as u8;
         assert_eq!(&store.read(at).unwrap()[..16], &[n; 16]);
     }
+}
+
+#[test]
+fn a_dead_page_whose_room_was_given_back_is_not_read_from_memory() {
+    let host = Host::default();
+    let inner = ModelDevice::new(geometry(1)).unwrap();
+    let device = Hosted { inner, host: host.clone() };
+    let mut store = Store::create(device, *b"hostroom", &[], 3).unwrap();
+    let (live, dead) = (store.append(Heat::Hot, b"live"), store.append(Heat::Hot, b"dead"));
+    let (live, dead) = (live.unwrap(), dead.unwrap());
+    store.set_root(Root { top: live, height: 0, records: 2 });
+    store.commit().unwrap();
+    store.free(dead);
+    store.set_root(Root { top: live, height: 0, records: 1 });
+    store.commit().unwrap();
+    // The collector looks through dead pages for copies that it can use.
+    assert_eq!(&store.read(dead).unwrap()[..4], b"dead");
+    host.is_full.set(true);
+    assert!(!store.give_dead_pages_back().unwrap(), "the host stays full");
+    assert!(host.discarded.borrow().contains(&dead.0), "the page's room was given back");
+    let error = store.read(dead).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    assert_eq!(&store.read(live).unwrap()[..4], b"live");
 }

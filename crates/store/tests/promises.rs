@@ -7,6 +7,7 @@
 //! - However full the device is, one zone stays empty for the collector.
 //! - A power cut after a restart loses nothing that the process before has acknowledged.
 //! - A medium whose superblocks are gone is damaged, not empty.
+//! - A store that is killed again and again opens.
 
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
@@ -336,4 +337,61 @@ fn a_creation_that_was_cut_short_is_named() {
             }));
     }
     assert!(named > 0);
+}
+
+/// Changes the first byte of pages, durable together and without a checkpoint.
+fn touch(store: &mut Store<ModelDevice>, pages: &[Lba], byte: u8) {
+    let before = store.counts().checkpoints;
+    for some in pages.chunks(20) {
+        for &at in some {
+            store.patch(at, &[Patch::Put { at: 0, bytes: &[byte] }]).unwrap();
+        }
+        store.commit().unwrap();
+    }
+    store.sync().unwrap();
+    assert_eq!(store.counts().checkpoints, before, "the pages are in the redo log alone");
+}
+
+#[test]
+fn a_store_that_is_killed_again_and_again_opens() {
+    // Each part of the pages is as many as are changed between two checkpoints.
+    const PART: usize = 200;
+    let zone_blocks = 512;
+    let big = Geometry {
+        conventional_zones: 2,
+        sequential_zones: 6,
+        zone_blocks,
+        capacity_blocks: zone_blocks,
+        ..geometry(1)
+    };
+    let mut store = Store::create(ModelDevice::new(big).unwrap(), *b"promises", &[], 3).unwrap();
+    store.set_durability(Durability::Batch);
+    let mut pages = Vec::new();
+    for n in 0..3 * PART {
+        let at = store.allocate().unwrap();
+        store.put(at, &[n as u8; BLOCK_BYTES - 4]).unwrap();
+        store.set_root(Root { top: at, height: 0, records: 1 });
+        store.commit().unwrap();
+        pages.push(at);
+    }
+    store.checkpoint().unwrap();
+    let live: BTreeSet<Lba> = pages.iter().copied().collect();
+    let mut parts = pages.chunks(PART).zip(1..);
+    let (part, byte) = parts.next().unwrap();
+    touch(&mut store, part, byte);
+    store.checkpoint().unwrap();
+    for (part, byte) in parts {
+        // Killed with the pages of the checkpoint and these in the log.
+        touch(&mut store, part, byte);
+        store = Store::open(store.into_device()).unwrap();
+        store.recovered(&live).unwrap();
+        store.set_durability(Durability::Batch);
+    }
+    let mut device = store.into_device();
+    device.power_cycle(1);
+    let store = Store::open(device).unwrap();
+    for (n, &at) in pages.iter().enumerate() {
+        let page = store.read(at).unwrap();
+        assert_eq!(page[..2], [(n / PART) as u8 + 1, n as u8], "page {n}");
+    }
 }

@@ -10,14 +10,18 @@
 //! - An opening that does not wait takes its turn too, and is refused where it would wait: it
 //!   overtakes nothing that waits.
 //! - Making a store takes an exclusive turn until its directory holds it, and never waits.
+//! - A turn whose owner was killed while it started another process is not refused to the next one:
+//!   it is waited for, as a device's lock is (`owned_file.rs`).
 //! - The turn orders openings and protects nothing. Where the directory cannot be locked (it may
 //!   not be listed, or its file system has no locks) there is no order.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
+use std::io::{ErrorKind, Result as IoResult};
 use std::path::Path;
 use std::time::Duration;
 
 use littoral_base::mutant;
+use littoral_device::try_lock;
 use littoral_device::zoned::file::FileDevice;
 use littoral_index::kv::{Access, MEMORY_BYTES, device_error};
 use littoral_index::{Error, Kind, Result};
@@ -94,7 +98,7 @@ impl Opening {
         if mutant!("kv_creations_take_no_turn") {
             return Ok(None);
         }
-        let taken = folder.try_lock();
+        let taken = try_lock(&folder, true);
         Turn::tried(folder, taken, dir, "another process makes or opens a store")
     }
 
@@ -115,7 +119,7 @@ impl Opening {
             let locked = if is_shared { folder.lock_shared() } else { folder.lock() };
             return Ok(locked.is_ok().then_some(Turn(folder)));
         }
-        let taken = if is_shared { folder.try_lock_shared() } else { folder.try_lock() };
+        let taken = try_lock(&folder, !is_shared);
         Turn::tried(folder, taken, dir, self.refusal())
     }
 }
@@ -125,19 +129,14 @@ pub(super) struct Turn(File);
 
 impl Turn {
     /// The turn that was `taken` on the folder `dir` without waiting, or the refusal.
-    fn tried(
-        folder: File,
-        taken: std::result::Result<(), TryLockError>,
-        dir: &Path,
-        refusal: &str,
-    ) -> Result<Option<Turn>> {
+    fn tried(folder: File, taken: IoResult<()>, dir: &Path, refusal: &str) -> Result<Option<Turn>> {
         match taken {
             Ok(()) => Ok(Some(Turn(folder))),
-            Err(TryLockError::Error(_)) => Ok(None),
-            Err(e @ TryLockError::WouldBlock) => {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 let text = format!("{}: {refusal}", dir.display());
-                Err(Error::with_source(Kind::Busy, text, std::io::Error::from(e)))
+                Err(Error::with_source(Kind::Busy, text, e))
             }
+            Err(_) => Ok(None),
         }
     }
 }

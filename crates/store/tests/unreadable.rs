@@ -1,0 +1,156 @@
+//! Blocks that the device fails to read: a second copy or the parity stands in for one, and none is
+//! taken for the end of the redo log.
+
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use littoral_base::units::{Lba, ZoneId};
+use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
+use littoral_device::{Error as DeviceError, Kind as DeviceKind, Result as DeviceResult};
+use littoral_store::error::Kind;
+use littoral_store::pages::{Heat, Pages as _, Root};
+use littoral_store::store::Store;
+
+use common::{BLOCK_BYTES, geometry};
+
+/// A device that fails to read some of its blocks.
+#[derive(Debug)]
+struct Failing {
+    inner: ModelDevice,
+    unreadable: BTreeSet<u64>,
+}
+
+impl ZonedDevice for Failing {
+    fn limits(&self) -> ZonedLimits {
+        self.inner.limits()
+    }
+    fn report(&self, first: ZoneId, count: u32) -> DeviceResult<Vec<ZoneReport>> {
+        self.inner.report(first, count)
+    }
+    fn read(&self, at: Lba, into: &mut [u8]) -> DeviceResult<()> {
+        let end = at.0 + (into.len() / BLOCK_BYTES) as u64;
+        match self.unreadable.range(at.0..end).next() {
+            Some(block) => {
+                Err(DeviceError::new(DeviceKind::Io, format!("block {block} cannot be read")))
+            }
+            None => self.inner.read(at, into),
+        }
+    }
+    fn write(&mut self, at: Lba, data: &[u8]) -> DeviceResult<Ticket> {
+        self.inner.write(at, data)
+    }
+    fn append(&mut self, zone: ZoneId, data: &[u8]) -> DeviceResult<Ticket> {
+        self.inner.append(zone, data)
+    }
+    fn wait(&mut self, ticket: Ticket) -> DeviceResult<Lba> {
+        self.inner.wait(ticket)
+    }
+    fn flush(&mut self) -> DeviceResult<()> {
+        self.inner.flush()
+    }
+    fn open(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.open(zone)
+    }
+    fn close(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.close(zone)
+    }
+    fn finish(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.finish(zone)
+    }
+    fn reset(&mut self, zone: ZoneId) -> DeviceResult<()> {
+        self.inner.reset(zone)
+    }
+}
+
+/// The device, with these blocks only unreadable.
+fn failing(mut device: Failing, unreadable: impl IntoIterator<Item = u64>) -> Failing {
+    device.unreadable = unreadable.into_iter().collect();
+    device
+}
+
+fn created(conventional_zones: u32) -> Store<Failing> {
+    let inner = ModelDevice::new(geometry(conventional_zones)).unwrap();
+    let device = Failing { inner, unreadable: BTreeSet::new() };
+    Store::create(device, *b"unread\0\0", &[], 3).unwrap()
+}
+
+/// A store with one page in place, and the page.
+fn store() -> (Store<Failing>, Lba) {
+    let mut store = created(1);
+    let page = store.allocate().unwrap();
+    store.put(page, b"first").unwrap();
+    store.set_root(Root { top: page, height: 0, records: 1 });
+    store.commit().unwrap();
+    store.checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    (store, page)
+}
+
+#[test]
+fn a_superblock_with_an_unreadable_copy_is_found_by_the_other() {
+    for at in 0..4 {
+        let (store, page) = store();
+        let device = failing(store.into_device(), [at]);
+        let store = Store::open(device).unwrap();
+        assert_eq!(&store.read(page).unwrap()[..5], b"first", "block {at}");
+        let named = format!("block {at}, which may hold a copy, cannot be read");
+        assert!(store.notes().iter().any(|n| n.contains(&named)), "{:?}", store.notes());
+    }
+    // Two may be both copies of the newest.
+    for pair in [[0, 1], [2, 3], [0, 3]] {
+        let (store, page) = store();
+        let device = failing(store.into_device(), pair);
+        let error = Store::open(device).map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{pair:?}: {error}");
+        let (store, _) = self::store();
+        let found = Store::open_damaged(failing(store.into_device(), pair)).unwrap();
+        assert_eq!(&found.read(page).unwrap()[..5], b"first", "{pair:?}");
+    }
+}
+
+#[test]
+fn a_dead_page_that_cannot_be_read_keeps_no_store_without_conventional_zones_from_opening() {
+    let mut store = created(0);
+    let dead = store.append(Heat::Hot, b"dead").unwrap();
+    let live = store.append(Heat::Hot, b"live").unwrap();
+    store.set_root(Root { top: live, height: 0, records: 1 });
+    store.commit().unwrap();
+    let store = Store::open(failing(store.into_device(), [dead.0])).unwrap();
+    assert_eq!(&store.read(live).unwrap()[..4], b"live");
+}
+
+/// A store whose last group has this image of its page, and the group's blocks.
+fn logged(image: &[u8]) -> (Failing, Lba, Vec<u64>) {
+    let (mut store, page) = store();
+    let zone = store.redo_zone_ids()[0];
+    let end = |store: &Store<Failing>| store.device().report(zone, 1).unwrap()[0].write_pointer.0;
+    let from = end(&store);
+    store.put(page, image).unwrap();
+    store.commit().unwrap();
+    let blocks = (from..end(&store)).collect();
+    (store.into_device(), page, blocks)
+}
+
+#[test]
+fn an_unreadable_block_of_a_group_is_made_good_and_two_are_no_torn_write() {
+    let image = [2; BLOCK_BYTES - 4];
+    let (_, page, blocks) = logged(&image);
+    assert_eq!(blocks.len(), 3, "two pieces and the parity");
+    for (i, &at) in blocks.iter().enumerate() {
+        let store = Store::open(failing(logged(&image).0, [at])).unwrap();
+        assert_eq!(store.read(page).unwrap()[..5], image[..5], "block {at}");
+        assert!(store.notes().iter().any(|n| n.contains("damaged block")), "{:?}", store.notes());
+        let two = [at, blocks[(i + 1) % 3]];
+        let error = Store::open(failing(logged(&image).0, two)).map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{two:?}: {error}");
+    }
+    // A small group is in one block, whose halves are lost together.
+    let (device, _, blocks) = logged(b"second");
+    assert_eq!(blocks.len(), 1);
+    let error = Store::open(failing(device, blocks)).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Io, "{error}");
+}
