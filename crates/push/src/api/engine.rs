@@ -194,6 +194,9 @@ pub struct Engine {
     faults: Plan,
 }
 
+/// Most instructions of a function whose runs take a time that others may wait for. Each record may
+/// take them all, and a function's branches reach over some thirty times as many.
+const SHORT_WORDS: usize = 1024;
 /// Most functions in the library; the one with the fewest pages makes room.
 const LIBRARY_MAX: usize = 1024;
 
@@ -564,9 +567,12 @@ fn lease_ms(lease: Picos) -> u32 {
 }
 
 impl Work {
-    /// Whether the native twin computes it, so that its time is bounded by the page's size.
-    pub fn is_native(&self) -> bool {
-        self.loaded.core.is_none()
+    /// Whether the native twin computes it and the code is short, so that its time is bounded by
+    /// the page's size.
+    pub fn is_bounded(&self) -> bool {
+        let Loaded { whole, split, core, .. } = &*self.loaded;
+        let is_short = |c: &Compiled| c.words().len() <= SHORT_WORDS;
+        core.is_none() && is_short(whole) && split.as_ref().is_none_or(is_short)
     }
 
     /// What stands for a run that ended without a result: the page as it is, the budget spent.
