@@ -48,6 +48,9 @@ fn functions_that_name_what_is_not_there_are_refused() {
     );
     let none = Function { output: Output::Rows(vec![]), ..sum(Expr::Column(0)) };
     assert!(refused(none).contains("needs a column"));
+    let many = |n| Function { output: Output::Rows(vec![0; n]), ..sum(Expr::Column(0)) };
+    assert!(refused(many(257)).contains("256 columns at most"));
+    assert!(Compiled::new(&many(256), Format::Columns).is_ok());
     let deep = (0..9).fold(Expr::Column(0), |e, _| {
         let rest = Expr::Sub(Box::new(Expr::Column(0)), Box::new(e));
         Expr::Add(Box::new(Expr::Constant(5000)), Box::new(rest))

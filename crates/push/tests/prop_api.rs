@@ -14,7 +14,7 @@ use littoral_push::api::{
 use littoral_push::catalogue::Entry;
 use littoral_push::command::{COMMAND_BYTES, Command, Completion, Opcode, Quotas, Status};
 use littoral_push::device::{Disposition, profiled};
-use littoral_push::error::{Kind, Result};
+use littoral_push::error::{Error, Kind, Result};
 use littoral_push::function::Compiled;
 use littoral_push::page::{Column, Format, Record, Schema, Value};
 use littoral_push::policy::{Commit, Policy};
@@ -227,6 +227,22 @@ fn a_damaged_page_is_asked_for_again_and_then_named() {
         let error = rows(&mut host, plan).unwrap_err();
         assert_eq!(error.kind(), Kind::Corrupt);
         assert!(error.to_string().contains("page 2 cannot be read"), "{error}");
+    }
+}
+
+#[test]
+fn a_page_in_anothers_place_is_named_on_every_road() {
+    let good = set(Format::Columns, &some_records(3000));
+    let mut pages = good.pages().unwrap();
+    pages[2] = pages[3].clone();
+    for plan in [Plan::Push, Plan::Filter, Plan::Fetch] {
+        for cores in [Cores::Interpreter, Cores::Twin] {
+            let set = DataSet::of_pages(good.about(), pages.clone());
+            let settings = Settings { cores, ..Settings::default() };
+            let error = rows(&mut Host::new(Local::new(set, settings), 1, 8), plan).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{plan:?}");
+            assert!(error.to_string().contains("page 2 cannot be read"), "{plan:?}: {error}");
+        }
     }
 }
 
@@ -518,4 +534,44 @@ fn columns_of_records_come_back_wherever_they_are_filtered() {
     assert_eq!((&all[0], &all[0]), (&all[1], &all[2]));
     let wanted = records.iter().filter(|r| r[2].int() == Some(7) && r[0].int().is_some()).count();
     assert_eq!(all[0].len(), wanted);
+}
+
+/// A device that tells its header and is lost before it answers for a page.
+struct Silent {
+    about: About,
+    has_header: bool,
+    under_way: usize,
+}
+
+impl Device for Silent {
+    fn submit(&mut self, command: &Command, _: &[u8]) -> Result<()> {
+        self.has_header = command.address == HEADER_ADDRESS;
+        self.under_way += usize::from(!self.has_header);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        if !self.has_header {
+            return Err(Error::new(Kind::Io, "the device is lost"));
+        }
+        let data = self.about.to_bytes();
+        let (id, attempt, bytes) = (0, 0, data.len() as u32);
+        Ok((Completion { id, attempt, status: Status::Raw, bytes, merged: 0 }, data))
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        Err(Error::new(Kind::Io, "the device does not come back"))
+    }
+}
+
+#[test]
+fn pages_under_way_are_bounded_by_their_bytes() {
+    for (page_bytes, wanted) in [(65_536, 1024), (32_768, 2048), (4096, 4096)] {
+        let about = About { page_bytes, pages: 9000, rows: 9000, ..about(Format::Columns) };
+        let (program, _) = scan().plan(&about).unwrap();
+        let device = Silent { about, has_header: false, under_way: 0 };
+        let mut host = Host::new(device, 1, 4096);
+        assert_eq!(host.scan(&program, Plan::Fetch).unwrap_err().kind(), Kind::Io);
+        assert_eq!(host.device().under_way, wanted, "pages of {page_bytes} bytes");
+    }
 }

@@ -1,7 +1,8 @@
 //! Tables whose schema is not known: the kinds of their columns are found out from all records.
 //!
-//! - A column whose fields are all integers is an `int`, else all decimals a `decimal`, else all
-//!   days (`yyyy-mm-dd`) a `date`. The range is that of its values.
+//! - A column whose fields are all integers is an `int`, else all decimals that 64 bits hold with
+//!   the most digits behind the point a `decimal`, else all days (`yyyy-mm-dd`) a `date`. The range
+//!   is that of its values.
 //! - Every other column holds words: up to [`WORDS_MAX`] different ones become a dictionary, whose
 //!   codes can be compared and grouped by; more are text that nothing is computed on.
 //! - An empty field is NULL.
@@ -143,10 +144,13 @@ impl Table {
         let mut ranges = vec![(i64::MAX, i64::MIN); guesses.len()];
         for record in reader(open()?, delimiter).records() {
             let record = record.map_err(failed)?;
-            let fields = guesses.iter().zip(&record).zip(&mut ranges);
+            let fields = guesses.iter_mut().zip(&record).zip(&mut ranges);
             for ((guess, field), range) in fields {
-                if let Some(v) = integer(guess.kind(), field) {
-                    *range = (range.0.min(v), range.1.max(v));
+                match integer(guess.kind(), field) {
+                    Some(v) => *range = (range.0.min(v), range.1.max(v)),
+                    // Too large with the digits that others have behind the point: words.
+                    None if !field.is_empty() => guess.scale = None,
+                    None => {}
                 }
             }
         }
@@ -245,5 +249,16 @@ mod tests {
         let many = format!("w\n{many}");
         let table = Table::detect(|| Ok(many.as_bytes()), Format::Columns, 4096).unwrap();
         assert_eq!(table.about.schema.to_text(), "w text 0 0\n");
+    }
+
+    #[test]
+    fn decimals_that_have_no_common_scale_are_words() {
+        let text = "n,m\n12345678901,1\n0.123456789,2\n,3\n";
+        let table = Table::detect(|| Ok(text.as_bytes()), Format::Columns, 4096).unwrap();
+        assert_eq!(table.about.schema.to_text(), "n int 0 1 null\nm int 1 3\n");
+        assert_eq!(table.about.words(0).unwrap(), ["0.123456789", "12345678901"]);
+        let records: Vec<Record> = table.records(text.as_bytes()).collect::<Result<_>>().unwrap();
+        let codes: Vec<&Value> = records.iter().map(|r| &r[0]).collect();
+        assert_eq!(codes, [&Value::Int(1), &Value::Int(0), &Value::Null]);
     }
 }

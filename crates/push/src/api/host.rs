@@ -25,6 +25,9 @@ use crate::page::{self, Record};
 
 /// Attempts at a page.
 const ATTEMPTS_MAX: u16 = 4;
+/// Bytes of pages under way: a served device closes the connection of a host that leaves more bytes
+/// of answers unread than one and a half times this.
+const UNDER_WAY_MAX: usize = 64 << 20;
 /// Losses of the device or the session in one scan.
 const LOSSES_MAX: u32 = 3;
 
@@ -106,8 +109,8 @@ struct Job<'a> {
 }
 
 impl<D: Device> Host<D> {
-    /// A host that keeps up to `depth` pages under way; `session` tells it from other hosts of the
-    /// device.
+    /// A host that keeps up to `depth` pages under way, of 64 MiB at most; `session` tells it from
+    /// other hosts of the device.
     pub fn new(device: D, session: u32, depth: usize) -> Host<D> {
         assert!((1..=4096).contains(&depth), "a queue has 1 to 4096 slots");
         Host { device, session, task: 0, depth }
@@ -264,8 +267,10 @@ impl<D: Device> Host<D> {
         if job.opcode != Opcode::Read {
             self.init(job)?;
         }
+        let page_bytes = job.stored.as_ref().map_or(1, |s| s.0.page_bytes);
+        let depth = self.depth.min(UNDER_WAY_MAX / page_bytes);
         while !job.open.is_empty() || !job.asked.is_empty() {
-            while job.asked.len() < self.depth {
+            while job.asked.len() < depth {
                 let Some(page) = job.open.pop_front() else { break };
                 self.ask(job, page)?;
             }

@@ -16,6 +16,9 @@ use crate::page::ColumnKind;
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: u32 = 32;
+/// Deepest tree of an expression. Each part of a chain of sums or products is a level, and another
+/// where it is scaled.
+const TREE_MAX: u32 = 512;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
@@ -75,6 +78,8 @@ fn number(text: &str) -> Option<Token> {
 struct Typed {
     expr: Expr,
     meaning: Meaning,
+    /// Levels of the expression's tree.
+    depth: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -329,14 +334,21 @@ impl<'a> Parser<'a> {
             };
             let (a, b) = (*a, *b);
             let scale = a.max(b);
+            let depth = self.deeper(&left, &right)?;
             let Some((x, y)) = scaled(left, a, scale).zip(scaled(right, b, scale)) else {
                 return self.wrong("a number has too many digits");
             };
             let (x, y) = (Box::new(x), Box::new(y));
             let expr = if sign == "+" { Expr::Add(x, y) } else { Expr::Sub(x, y) };
-            left = Typed { expr, meaning: Meaning::Number(scale) };
+            left = Typed { expr, meaning: Meaning::Number(scale), depth };
         }
         Ok(left)
+    }
+
+    /// Levels of the tree that joins two, one of which may be scaled.
+    fn deeper(&self, a: &Typed, b: &Typed) -> Result<u32> {
+        let depth = a.depth.max(b.depth) + 2;
+        if depth > TREE_MAX { self.wrong("has too many parts: split it") } else { Ok(depth) }
     }
 
     fn product(&mut self) -> Result<Typed> {
@@ -347,8 +359,9 @@ impl<'a> Parser<'a> {
                 return self.wrong("only numbers are multiplied");
             };
             let meaning = Meaning::Number(a.saturating_add(*b));
+            let depth = self.deeper(&left, &right)?;
             let expr = Expr::Mul(Box::new(left.expr), Box::new(right.expr));
-            left = Typed { expr, meaning };
+            left = Typed { expr, meaning, depth };
         }
         Ok(left)
     }
@@ -370,11 +383,11 @@ impl<'a> Parser<'a> {
         let typed = match token {
             Some(Token::Number(v, scale)) => {
                 let v = if negative { -v } else { v };
-                Typed { expr: Expr::Constant(v), meaning: Meaning::Number(scale) }
+                Typed { expr: Expr::Constant(v), meaning: Meaning::Number(scale), depth: 1 }
             }
             _ if negative => return self.wrong("a number is missing after `-`"),
             Some(Token::Text(text)) => {
-                Typed { expr: Expr::Constant(0), meaning: Meaning::Text(text) }
+                Typed { expr: Expr::Constant(0), meaning: Meaning::Text(text), depth: 1 }
             }
             Some(Token::Word(name) | Token::Name(name)) => self.column(&name)?,
             Some(Token::Sign(_)) | None => return self.wrong("a column or a number is missing"),
@@ -397,7 +410,7 @@ impl<'a> Parser<'a> {
                 return self.wrong(&what);
             }
         };
-        Ok(Typed { expr: Expr::Column(n), meaning })
+        Ok(Typed { expr: Expr::Column(n), meaning, depth: 1 })
     }
 }
 
@@ -518,6 +531,12 @@ mod tests {
         let deep = "(".repeat(10_000);
         assert!(parse_test(&about(), &deep).is_err());
         assert!(parse_test(&about(), &"not ".repeat(10_000)).is_err());
+        for (sign, parts) in [("+", 100_000), ("*", 100_000), ("-", 300)] {
+            let long = vec!["qty"; parts].join(sign);
+            let error = parse_expression(&about(), &long).unwrap_err();
+            assert!(error.to_string().contains("too many parts"), "{parts} parts");
+        }
+        assert!(parse_expression(&about(), &["qty"; 100].join(" - ")).is_ok());
         assert!(parse_expression(&about(), "day").is_err());
     }
 }

@@ -14,6 +14,8 @@ use crate::page::{ColumnKind, Schema};
 pub const SLOTS_MAX: usize = 4096;
 /// Most parameters of a function.
 pub(super) const PARAMS_MAX: usize = 128;
+/// Most columns that a function returns: as many as a schema has.
+const RETURNED_MAX: usize = 256;
 /// Bitmaps of a task.
 pub(super) const BITMAPS: usize = 8;
 /// Rows of a page are fewer than two to this power.
@@ -276,6 +278,11 @@ impl Function {
             Output::Rows(columns) if columns.is_empty() => {
                 Err(usage("a function that returns records needs a column".to_owned()))
             }
+            // The bytes of a page's records are bounded by the page's size and this number.
+            Output::Rows(columns) if columns.len() > RETURNED_MAX => Err(usage(format!(
+                "a function returns {RETURNED_MAX} columns at most, not {}",
+                columns.len()
+            ))),
             Output::Rows(columns) => {
                 columns.iter().try_for_each(|&c| match self.schema.columns.get(c) {
                     Some(column) if column.kind != ColumnKind::Text => Ok(()),

@@ -5,7 +5,7 @@
 //! - One call reads [`READ_BYTES`] at most, whatever a host sends. Checked by
 //!   `a_call_reads_a_fixed_number_of_bytes`.
 //! - A host cannot make the server hold more than its message limit and what it asked for. Checked
-//!   by `a_host_that_does_not_read_is_closed`.
+//!   by `answers_that_are_not_read_end_the_connection`.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -145,5 +145,20 @@ mod tests {
         assert!(first <= READ_BYTES / HEAD, "{first} of {sent} commands at once");
         let rest: usize = (0..3).map(|_| connection.receive(Picos(0)).len()).sum();
         assert_eq!(first + rest, sent, "the rest comes with later calls");
+    }
+
+    #[test]
+    fn answers_that_are_not_read_end_the_connection() {
+        let (_host, stream) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(stream, Picos(0));
+        let (data, mut answers) = (vec![0u8; 1 << 20], 0);
+        while connection.is_open() {
+            connection.send(&[0; COMPLETION_BYTES], &data);
+            answers += 1;
+            assert!(answers <= OUTPUT_MAX / data.len() + 2, "{answers} MiB of answers");
+        }
+        let held = connection.output.len() - connection.sent;
+        assert!(held <= OUTPUT_MAX + 4 + COMPLETION_BYTES, "{held} bytes are held");
     }
 }

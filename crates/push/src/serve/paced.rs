@@ -360,7 +360,7 @@ impl<H: Copy + Ord> Paced<H> {
     fn begin_early(&mut self, page: &Admitted, commit: Commit) -> Option<Job> {
         let workers = self.workers.as_mut()?;
         match self.engine.begin(page, commit, u64::MAX) {
-            Ok(Begun::Work(work)) if work.is_native() => Some(workers.post(*work)),
+            Ok(Begun::Work(work)) if work.is_bounded() => Some(workers.post(*work)),
             // The modelled core finds out again.
             Ok(Begun::Work(_) | Begun::Ended(_)) | Err(_) => None,
         }

@@ -7,7 +7,8 @@
 //! - Each job that was posted is taken or forgotten once; its result is then gone. Checked by
 //!   `jobs_are_taken_once_or_forgotten`.
 //! - The device's thread computes only functions whose time is bounded, and such a job is not
-//!   in the batch of another one. Checked by `functions_without_a_bound_are_left_to_the_threads`.
+//!   in the batch of another one. Checked by `functions_without_a_bound_are_left_to_the_threads`,
+//!   `functions_of_much_code_are_left_to_the_threads`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write as _;
@@ -40,7 +41,7 @@ impl Desk {
     /// The oldest job, or as many of the oldest whose time is bounded as are one thread's part.
     fn batch(&mut self, threads: usize, batch: &mut Vec<(Job, Work)>) {
         let part = (self.jobs.len() / (threads + 1)).clamp(1, BATCH_MAX);
-        let bounded = self.jobs.iter().take(part).take_while(|j| j.1.is_native()).count();
+        let bounded = self.jobs.iter().take(part).take_while(|j| j.1.is_bounded()).count();
         let count = bounded.max(1).min(self.jobs.len());
         batch.extend(self.jobs.drain(..count));
     }
@@ -56,7 +57,7 @@ impl Desk {
         let place = |job| self.jobs.binary_search_by_key(job, |j: &(Job, Work)| j.0).ok();
         let places = jobs.iter().filter_map(place);
         let is_bounded =
-            |at: &usize| self.jobs[*at].1.is_native() || mutant!("push_server_runs_unbounded");
+            |at: &usize| self.jobs[*at].1.is_bounded() || mutant!("push_server_runs_unbounded");
         let awaited = places.filter(is_bounded).min();
         let at = awaited.or_else(|| (!self.jobs.is_empty()).then_some(0).filter(is_bounded))?;
         self.jobs.remove(at)
@@ -124,7 +125,7 @@ impl Workers {
     /// Gives the threads what was posted, and takes what they have done: one visit to the desk for
     /// all pages of a turn.
     pub(super) fn exchange(&mut self) {
-        let is_bounded = self.posted.iter().all(|j| j.1.is_native());
+        let is_bounded = self.posted.iter().all(|j| j.1.is_bounded());
         let most = if is_bounded { self.shared.bounded } else { self.shared.threads };
         let mut desk = self.shared.desk();
         desk.jobs.extend(self.posted.drain(..));
@@ -237,13 +238,18 @@ mod tests {
 
     /// The jobs of as many pages from job 1 on.
     fn jobs(count: u64, cores: Cores) -> Vec<(Job, Work)> {
+        jobs_of(None, count, cores)
+    }
+
+    /// The same with a filter.
+    fn jobs_of(filter: Option<String>, count: u64, cores: Cores) -> Vec<(Job, Work)> {
         let schema = Schema::new(vec![Column::int("n", 0, 1_000_000)]).unwrap();
         let about = About::new(&schema, Format::Columns, 4096);
         let records = (0..1020 * count as i64).map(|n| Ok(vec![Value::Int(n)]));
         let set = DataSet::of_records(&about, records).unwrap();
         let mut engine = Engine::new(set, Settings { cores, ..Settings::default() });
         let sums = vec!["n".to_owned()];
-        let scan = Scan { filter: None, keys: vec![], sums, columns: vec![] };
+        let scan = Scan { filter, keys: vec![], sums, columns: vec![] };
         let program = scan.plan(engine.set().about()).unwrap().0;
         let init = Command { session: 1, page: count, ..Command::plain(Opcode::Init, 0) };
         engine.control(Picos(0), &init, &program.to_bytes()).unwrap();
@@ -285,6 +291,17 @@ mod tests {
             assert!(workers.done.is_empty(), "a result is there once: {:?}", workers.done);
             assert!(posted.iter().all(|job| workers.take(*job).is_none()));
         }
+    }
+
+    #[test]
+    fn functions_of_much_code_are_left_to_the_threads() {
+        let values: Vec<String> = (0..1000).map(|n| (5000 + 7 * n).to_string()).collect();
+        let filter = format!("n in ({})", values.join(", "));
+        let mut desk = Desk::default();
+        desk.jobs.extend(jobs_of(Some(filter), 1, Cores::Twin));
+        assert!(desk.helpful(&[1]).is_none(), "each record takes thousands of instructions");
+        desk.jobs.extend(jobs(2, Cores::Twin).pop());
+        assert_eq!(desk.helpful(&[1, 2]).map(|j| j.0), Some(2));
     }
 
     #[test]
