@@ -474,7 +474,7 @@ impl<A: Architecture> Engine<A> {
         let assisted = self.architecture.assist(cpu, pc, &fetch);
         self.architecture.open(&mut cpu.state);
         match assisted {
-            Ok(next) => {
+            Ok(Some(next)) => {
                 // The code of the next region counts what follows in this block.
                 self.leave(cpu, next);
                 match (steps, A::steps(&cpu.state)) {
@@ -483,6 +483,13 @@ impl<A: Architecture> Engine<A> {
                     (false, true) => Some(Event::OutOfBudget),
                     (false, false) => self.go(cpu, guest, next),
                 }
+            }
+            Ok(None) => {
+                // Another thread has written it, or the program at another address of the same
+                // memory. This translation is old, and the next run makes another.
+                self.clear(&cpu.window, &cpu.epoch);
+                self.leave(cpu, pc);
+                Some(Event::OutOfBudget)
             }
             Err(event) => {
                 self.leave(cpu, pc);
