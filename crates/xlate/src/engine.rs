@@ -500,9 +500,12 @@ impl<A: Architecture> Engine<A> {
 
     /// Goes on at a fixed guest address and makes the exit lead there by itself.
     fn link(&self, cpu: &mut Cpu, guest: &impl Guest, exit: u64, pc: u64) -> Option<Event> {
+        // Another thread may forget all code between the look-up and the link.
+        let generation = self.lock().store.generation();
         let event = self.go(cpu, guest, pc);
         if event.is_none() {
-            let linked = self.lock().store.link(&cpu.window, exit, cpu.state.pc);
+            let target = (cpu.state.pc, generation);
+            let linked = self.lock().store.link(&cpu.window, exit, target);
             if linked.is_some() {
                 cpu.epoch.advance();
             }
