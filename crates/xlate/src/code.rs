@@ -125,6 +125,9 @@ pub struct Region {
     pub counted: Vec<Counted>,
 }
 
+/// LA64 instructions by which a block counts its instructions.
+pub const COUNTING: i64 = 6;
+
 /// A block that counts its instructions before it executes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {

@@ -15,7 +15,7 @@
 mod native;
 mod single;
 
-use crate::code::{Exit, Full, Mark, Region, Source, Store};
+use crate::code::{COUNTING, Exit, Full, Mark, Region, Source, Store};
 use crate::event::Event;
 use crate::guest::{Architecture, Unfetched};
 use crate::layout::{AREA_BYTES, Layout};
@@ -241,7 +241,10 @@ impl<A: Architecture> Engine<A> {
         attention: &AtomicBool,
         budget: u64,
     ) -> Event {
-        let end = cpu.state.instructions.saturating_add(budget);
+        // What counts is no progress: the first instruction comes behind it.
+        let counts = self.settings.counts && !mutant!("xlate_counting_takes_the_budget");
+        let counting = if counts { COUNTING as u64 } else { 0 };
+        let end = cpu.state.instructions.saturating_add(budget).saturating_add(counting);
         match self.enter(cpu, guest, cpu.state.pc) {
             Ok(at) => cpu.state.pc = at,
             Err(event) => return event,
