@@ -207,6 +207,7 @@ fn code_that_the_program_writes_is_executed() {
     for options in [&[][..], &[OsStr::new("--stats")]] {
         let said = Program::of("writes").agrees_with(options, &[]);
         assert!(said.contains("again 104\n") && said.contains("itself 8\n"), "{said}");
+        assert!(said.contains("written behind 601\n"), "{said}");
     }
 }
 
