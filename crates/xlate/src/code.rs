@@ -125,6 +125,9 @@ pub struct Region {
     pub counted: Vec<Counted>,
 }
 
+/// LA64 instructions by which a block counts its instructions.
+pub const COUNTING: i64 = 6;
+
 /// A block that counts its instructions before it executes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
@@ -155,6 +158,8 @@ pub struct Store {
     entries: Vec<u64>,
     /// Exits that became branches, for [`Store::clear`].
     links: Vec<Linked>,
+    /// How often [`Store::clear`] came.
+    generation: u64,
     /// How code leaves, where the host's processor executes it.
     native: Option<(Leaves, Arc<Routine>)>,
     /// Areas that begin with the routine, by their begins.
@@ -192,6 +197,7 @@ impl Store {
             exits: HashMap::new(),
             entries: Vec::new(),
             links: Vec::new(),
+            generation: 0,
             native: None,
             with_routine: Vec::new(),
             left_for: HashMap::new(),
@@ -345,9 +351,22 @@ impl Store {
         executed.map_or(0, |executed| (block.pcs.len() - executed) as u64)
     }
 
+    /// Changes whenever all code is forgotten: an address of code from before leads to old code.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Makes an exit lead to `target` without leaving: the `break` becomes a branch, and so does
-    /// the branch before it if it reaches.
-    pub fn link(&mut self, window: &Window, exit: u64, target: u64) -> Option<()> {
+    /// the branch before it if it reaches. Not if the target is code of another generation.
+    pub fn link(
+        &mut self,
+        window: &Window,
+        exit: u64,
+        (target, generation): (u64, u64),
+    ) -> Option<()> {
+        if generation != self.generation && !mutant!("xlate_links_to_forgotten_code") {
+            return None;
+        }
         let (base, Exit::Direct { branch, .. }) = self.exit(exit)? else { return None };
         let jump = asm::word("b", &[target.wrapping_sub(exit) as i64])?;
         let branch = base + 4 * u64::from(branch);
@@ -366,6 +385,7 @@ impl Store {
     /// Forgets which guest addresses have code. The code stays, because threads may be inside it,
     /// and its exits lead out of it again.
     pub fn clear(&mut self, window: &Window) -> Option<()> {
+        self.generation += 1;
         for link in std::mem::take(&mut self.links) {
             self.exits.insert(link.at, link.exit);
             for (at, word) in link.words {
@@ -442,7 +462,8 @@ mod tests {
         assert!(bases.windows(2).all(|w| w[1] == w[0] + 16));
         assert_eq!(store.entry(&window, 4), Some(bases[1]));
         assert_eq!(store.mark(bases[1] + 8).unwrap().0.pc, 4);
-        store.link(&window, bases[2] + 12, bases[0]).unwrap();
+        let generation = store.generation();
+        store.link(&window, bases[2] + 12, (bases[0], generation)).unwrap();
         let branch = asm::word("b", &[bases[0] as i64 - bases[2] as i64 - 12]);
         assert_eq!(window.load::<u32>(bases[2] + 12), branch);
         assert_eq!(window.load::<u32>(bases[2] + 8), Some(0x1500_0002));
@@ -450,6 +471,9 @@ mod tests {
         store.clear(&window).unwrap();
         assert_eq!(store.entry(&window, 4), None);
         assert_eq!(window.load::<u32>(bases[2] + 12), Some(0x1500_0002), "it leads out again");
+        assert!(store.exit(bases[2] + 12).is_some());
+        // As from a thread that has found the target before.
+        assert_eq!(store.link(&window, bases[2] + 12, (bases[0], generation)), None);
         assert!(store.exit(bases[2] + 12).is_some());
         store.empty();
         assert_eq!(store.place(4), Ok(bases[0]));

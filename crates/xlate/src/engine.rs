@@ -15,7 +15,7 @@
 mod native;
 mod single;
 
-use crate::code::{Exit, Full, Mark, Region, Source, Store};
+use crate::code::{COUNTING, Exit, Full, Mark, Region, Source, Store};
 use crate::event::Event;
 use crate::guest::{Architecture, Unfetched};
 use crate::layout::{AREA_BYTES, Layout};
@@ -241,7 +241,10 @@ impl<A: Architecture> Engine<A> {
         attention: &AtomicBool,
         budget: u64,
     ) -> Event {
-        let end = cpu.state.instructions.saturating_add(budget);
+        // What counts is no progress: the first instruction comes behind it.
+        let counts = self.settings.counts && !mutant!("xlate_counting_takes_the_budget");
+        let counting = if counts { COUNTING as u64 } else { 0 };
+        let end = cpu.state.instructions.saturating_add(budget).saturating_add(counting);
         match self.enter(cpu, guest, cpu.state.pc) {
             Ok(at) => cpu.state.pc = at,
             Err(event) => return event,
@@ -474,7 +477,7 @@ impl<A: Architecture> Engine<A> {
         let assisted = self.architecture.assist(cpu, pc, &fetch);
         self.architecture.open(&mut cpu.state);
         match assisted {
-            Ok(next) => {
+            Ok(Some(next)) => {
                 // The code of the next region counts what follows in this block.
                 self.leave(cpu, next);
                 match (steps, A::steps(&cpu.state)) {
@@ -483,6 +486,13 @@ impl<A: Architecture> Engine<A> {
                     (false, true) => Some(Event::OutOfBudget),
                     (false, false) => self.go(cpu, guest, next),
                 }
+            }
+            Ok(None) => {
+                // Another thread has written it, or the program at another address of the same
+                // memory. This translation is old, and the next run makes another.
+                self.clear(&cpu.window, &cpu.epoch);
+                self.leave(cpu, pc);
+                Some(Event::OutOfBudget)
             }
             Err(event) => {
                 self.leave(cpu, pc);
@@ -493,9 +503,12 @@ impl<A: Architecture> Engine<A> {
 
     /// Goes on at a fixed guest address and makes the exit lead there by itself.
     fn link(&self, cpu: &mut Cpu, guest: &impl Guest, exit: u64, pc: u64) -> Option<Event> {
+        // Another thread may forget all code between the look-up and the link.
+        let generation = self.lock().store.generation();
         let event = self.go(cpu, guest, pc);
         if event.is_none() {
-            let linked = self.lock().store.link(&cpu.window, exit, cpu.state.pc);
+            let target = (cpu.state.pc, generation);
+            let linked = self.lock().store.link(&cpu.window, exit, target);
             if linked.is_some() {
                 cpu.epoch.advance();
             }

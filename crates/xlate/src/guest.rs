@@ -86,11 +86,12 @@ pub trait Architecture: Send + Sync {
     fn repair(state: &mut State, mark: &Mark);
 
     /// Executes the guest instruction at `pc`, which has no translation ([`Exit::Assist`]), and
-    /// returns the address of the next one.
+    /// returns the address of the next one; `None` if the instruction there is by now another one,
+    /// which has.
     ///
     /// # Errors
     /// What the instruction raises; registers are then as before it.
     ///
     /// [`Exit::Assist`]: crate::code::Exit::Assist
-    fn assist(&self, cpu: &mut Cpu, pc: u64, fetch: Fetch<'_>) -> Result<u64, Event>;
+    fn assist(&self, cpu: &mut Cpu, pc: u64, fetch: Fetch<'_>) -> Result<Option<u64>, Event>;
 }

@@ -204,8 +204,11 @@ fn programs_of_the_second_level_do_as_on_the_host() {
 
 #[test]
 fn code_that_the_program_writes_is_executed() {
-    let said = Program::of("writes").agrees(&[]);
-    assert!(said.contains("again 104\n") && said.contains("itself 8\n"), "{said}");
+    for options in [&[][..], &[OsStr::new("--stats")]] {
+        let said = Program::of("writes").agrees_with(options, &[]);
+        assert!(said.contains("again 104\n") && said.contains("itself 8\n"), "{said}");
+        assert!(said.contains("written behind 601\n"), "{said}");
+    }
 }
 
 #[test]

@@ -99,6 +99,33 @@ fn the_longest_addresses_leave_registers_enough() {
 }
 
 #[test]
+fn comparisons_at_long_addresses_leave_registers_enough() {
+    // sub of a number from memory at rax + 4 * rcx + 0x12345, in each size; sub of memory from ah;
+    // sub of ah from ah.
+    const COMPARISONS: [&[u8]; 6] = [
+        &[0x80, 0xac, 0x88, 0x45, 0x23, 1, 0, 5],
+        &[0x66, 0x83, 0xac, 0x88, 0x45, 0x23, 1, 0, 5],
+        &[0x83, 0xac, 0x88, 0x45, 0x23, 1, 0, 5],
+        &[0x48, 0x83, 0xac, 0x88, 0x45, 0x23, 1, 0, 5],
+        &[0x2a, 0xa4, 0x88, 0x45, 0x23, 1, 0],
+        &[0x28, 0xe4],
+    ];
+    for comparison in COMPARISONS {
+        for condition in 0..16u8 {
+            // cmov of esi and edi, of si and di; setcc of bh.
+            let (cmov, set) = (0x40 | condition, 0x90 | condition);
+            for reader in [&[0x0f, cmov, 0xf7][..], &[0x66, 0x0f, cmov, 0xf7], &[0x0f, set, 0xc7]] {
+                // xor edx, edx sets the flags again; ret.
+                let code = [comparison, reader, &[0x31, 0xd2, 0xc3]].concat();
+                for conventions in conventions() {
+                    assert!(words(&code, conventions) > 0, "{code:x?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn overlapping_instructions_do_not_multiply_code() {
     // Jumps to every byte of a long nop, behind which a division and many long instructions stand.
     let mut code = Vec::new();

@@ -97,8 +97,12 @@ pub(super) fn write_watched(thread: &mut Thread, event: Event) -> Option<Event> 
         drop(space);
         process.unwatch(&pages);
         let event = thread.run_unwatched();
-        // The instruction may lie on the page that it has written.
-        pages.iter().for_each(|&page| process.code_written(page..page + page_len()));
+        // The instruction may lie on the page that it has written. What comes behind it was read
+        // too, perhaps from pages that are not watched: nothing would drop that code.
+        match mutant!("x86_code_read_unwatched_stays") {
+            true => pages.iter().for_each(|&page| process.code_written(page..page + page_len())),
+            false => process.code_written(0..u64::MAX),
+        }
         process.interrupt();
         return Some(event);
     }

@@ -85,7 +85,7 @@ impl Architecture for Mips64 {
         }
     }
 
-    fn assist(&self, _: &mut Cpu, pc: u64, _: Fetch<'_>) -> Result<u64, Event> {
+    fn assist(&self, _: &mut Cpu, pc: u64, _: Fetch<'_>) -> Result<Option<u64>, Event> {
         unreachable!("every MIPS64 instruction is translated, also the one at {pc:#x}")
     }
 }

@@ -144,7 +144,12 @@ impl Inst {
 
     /// Whether control may reach the instruction behind the delay slot.
     pub fn returns_or_falls(&self) -> bool {
-        self.is_call() || !(self.is("j") || self.is("jr") || self.is_always())
+        self.is_call() || self.may_fall()
+    }
+
+    /// Whether control may reach it without a jump or a call: a condition may fail.
+    pub fn may_fall(&self) -> bool {
+        !["j", "jr", "jal", "jalr"].iter().any(|kind| self.is(kind)) && !self.is_always()
     }
 
     /// Whether it is a conditional branch whose condition always holds.

@@ -6,6 +6,7 @@ use super::lower::Lower;
 use super::region::{Block, End, Unfetched, discover};
 use crate::code::Region;
 use crate::ir::{RegSet, Summary, live_out};
+use littoral_base::mutant;
 
 /// What the translator assumes of a program beyond the architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,12 +63,15 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<RegSet> {
                 End::Goes(at) => to(at),
                 End::Illegal(..) => summary.leaves = RegSet::ALL,
                 End::Branch(branch, slot) => {
-                    if branch.returns_or_falls() && !branch.is_call() {
+                    let is_made = branch.is_call() && mutant!("mips64_conditional_calls_are_made");
+                    if branch.may_fall() && !is_made {
                         to(branch.at.wrapping_add(8));
                     }
                     match branch.target().filter(|_| !branch.is_call()) {
                         Some(target) => to(target),
-                        None if conventions.calls_lose_products => summary.leaves = lost,
+                        None if conventions.calls_lose_products => {
+                            summary.leaves = summary.leaves.union(lost);
+                        }
                         None => summary.leaves = RegSet::ALL,
                     }
                     summary.add(branch.reads(), branch.writes());
@@ -81,4 +85,21 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<RegSet> {
         })
         .collect();
     live_out(&summaries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_is_not_made_keeps_the_product() {
+        // mult $4,$5; mflo $2; bltzal $6,16; nop; mfhi $3; jr $31; nop
+        let code = [0x0085_0018u32, 0x0000_1012, 0x04d0_0010, 0, 0x0000_1810, 0x03e0_0008, 0];
+        let fetch = |at: u64| code.get((at as usize - 0x1000) / 4).copied();
+        let conventions = Conventions { calls_lose_products: true };
+        let region = translate(0x1000, 0x200_0000, (conventions, false), &fetch).expect("a region");
+        let texts = region.words.iter().filter_map(|&word| littoral_la64::isa::disassemble(word));
+        let writes = texts.filter(|text| text.starts_with("movgr2scr")).count();
+        assert_eq!(writes, 2, "of HI and LO");
+    }
 }

@@ -77,11 +77,12 @@ impl Architecture for X86 {
     /// Nothing: an instruction writes guest registers behind its last access.
     fn repair(_: &mut State, _: &Mark) {}
 
-    fn assist(&self, cpu: &mut Cpu, pc: u64, fetch: Fetch<'_>) -> Result<u64, Event> {
+    fn assist(&self, cpu: &mut Cpu, pc: u64, fetch: Fetch<'_>) -> Result<Option<u64>, Event> {
         let mut bytes = [0; LEN_MAX];
         let len = fetch(pc, &mut bytes);
-        let inst = decode(pc, &bytes[..len]).map_err(|_| Event::Fetch(pc))?;
+        let Ok(inst) = decode(pc, &bytes[..len]) else { return Ok(None) };
         match inst.row.stem {
+            "div" | "idiv" if inst.size_of_first() < 8 => return Ok(None),
             "div" => divide(cpu, &inst, false)?,
             "idiv" => divide(cpu, &inst, true)?,
             "cpuid" => identify(&mut cpu.state),
@@ -89,9 +90,10 @@ impl Architecture for X86 {
             _ if inst.row.x87 => x87::execute(cpu, &inst)?,
             _ if inst.row.mmx => mmx::execute(cpu, &inst)?,
             name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
-            name => unreachable!("{name} is translated"),
+            name if mutant!("x86_replaced_code_panics") => unreachable!("{name} is translated"),
+            _ => return Ok(None),
         }
-        Ok(inst.end())
+        Ok(Some(inst.end()))
     }
 }
 
@@ -189,6 +191,27 @@ fn identify(state: &mut State) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use littoral_la64::interp::Features;
+    use littoral_la64::memory::Memory;
+
+    #[test]
+    fn an_instruction_that_was_replaced_is_left_to_its_translation() {
+        // nop; div cl; no byte; cpuid.
+        const CASES: [(&[u8], Option<u64>); 4] = [
+            (&[0x90], None),
+            (&[0xf6, 0xf1], None),
+            (&[], None),
+            (&[0x0f, 0xa2], Some(0x102)),
+        ];
+        let mut cpu = Cpu::new(Memory::leaked(0x1000), Features::ALL);
+        for (code, next) in CASES {
+            let fetch = |_: u64, bytes: &mut [u8]| {
+                bytes[..code.len()].copy_from_slice(code);
+                code.len()
+            };
+            assert_eq!(X86::default().assist(&mut cpu, 0x100, &fetch), Ok(next), "{code:x?}");
+        }
+    }
 
     #[test]
     fn cpuid_announces_the_second_level_and_not_what_is_missing() {

@@ -83,5 +83,24 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	u8 *beside = page + 3 * 4096;
 	memcpy(beside, loop, sizeof loop);
 	number("beside", ((function *)beside)());
+	/* A store to a page of code, behind as many instructions as are read at once. Behind it comes
+	   code on a page that nothing has executed before, and that is written afterwards. */
+	static const u8 tail[] = {
+		0x89, 0x07,                         /* mov [rdi], eax */
+		0xff, 0xce, 0x75, 0xfc,             /* dec esi; jne the dec */
+		0xe9,                               /* jmp */
+	};
+	enum { HEAD = 297 };
+	u8 *far = (u8 *)call6(MMAP, 0, 3 * 4096, 7, 0x22, -1, 0);
+	int (*both)(u8 *, int) = (int (*)(u8 *, int))far;
+	memset(far, 0x90, HEAD);
+	memcpy(far + HEAD, tail, sizeof tail);
+	*(int *)(far + HEAD + sizeof tail) = 4096 - (HEAD + sizeof tail + 4);
+	give(far + 4096, 600);
+	give(far + 8192, 700);
+	number("watched", ((function *)(far + 8192))());
+	number("behind a store", both(far + 8192 + 64, 2));
+	give(far + 4096, 601);
+	number("written behind", both(far + 8192 + 64, 2));
 	leave(0);
 }

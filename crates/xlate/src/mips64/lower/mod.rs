@@ -18,13 +18,10 @@ use super::region::{Block, End};
 use super::registers::{
     COUNTS, FLOAT_SCRATCH, SCR_SPILL, SCRATCH, UPPER, UPPER_F31, UPPER_SPILL, la64,
 };
-use crate::code::{Counted, Exit, Fix, Mark, Region};
+use crate::code::{COUNTING, Counted, Exit, Fix, Mark, Region};
 use littoral_la64::asm::{Asm, Label};
 use littoral_la64::isa as host;
 use std::collections::BTreeMap;
-
-/// LA64 instructions that count.
-const COUNTING: i64 = 6;
 
 /// A stub at the region's end, to which a branch leads that leaves the region.
 struct Stub {

@@ -494,6 +494,7 @@ impl Lower {
             self.rr("movcf2gr", t, place);
             return (t, true);
         }
+        let held = self.temps_used;
         let Some((relation, a, b)) = self.relation(condition) else {
             return (self.condition(condition), true);
         };
@@ -508,6 +509,10 @@ impl Lower {
             Relation::Below => ("sltu", true),
             Relation::NotBelow => ("sltu", false),
         };
+        if !mutant!("x86_compared_parts_are_kept") {
+            // What was made of the operands is needed no more: a long address leaves few.
+            self.temps_used = held;
+        }
         let t = self.temp();
         self.rrr(name, t, a, b);
         (t, if_set)

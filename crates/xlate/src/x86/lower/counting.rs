@@ -6,13 +6,10 @@
 //!   back what it did not execute, by the addresses in [`Counted`].
 
 use super::Lower;
-use crate::code::Counted;
+use crate::code::{COUNTING, Counted};
 use crate::x86::decode::Inst;
 use crate::x86::registers::{COUNTS, LINK};
 use std::sync::Arc;
-
-/// LA64 instructions that count.
-const COUNTING: i64 = 6;
 
 impl Lower {
     /// Counts the instructions of the block at `start`.
