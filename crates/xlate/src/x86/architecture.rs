@@ -197,12 +197,8 @@ mod tests {
     #[test]
     fn an_instruction_that_was_replaced_is_left_to_its_translation() {
         // nop; div cl; no byte; cpuid.
-        const CASES: [(&[u8], Option<u64>); 4] = [
-            (&[0x90], None),
-            (&[0xf6, 0xf1], None),
-            (&[], None),
-            (&[0x0f, 0xa2], Some(0x102)),
-        ];
+        const CASES: [(&[u8], Option<u64>); 4] =
+            [(&[0x90], None), (&[0xf6, 0xf1], None), (&[], None), (&[0x0f, 0xa2], Some(0x102))];
         let mut cpu = Cpu::new(Memory::leaked(0x1000), Features::ALL);
         for (code, next) in CASES {
             let fetch = |_: u64, bytes: &mut [u8]| {
