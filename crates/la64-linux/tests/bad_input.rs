@@ -131,22 +131,43 @@ fn a_stack_overflow_is_a_segmentation_fault() {
     killed(&asm, libc::SIGSEGV);
 }
 
-#[test]
-fn a_stack_overflow_can_be_handled_on_another_stack() {
-    let mut asm = Asm::default();
+/// A handler of SIGSEGV at the label `handler`, with a stack of its own.
+fn handle_overflow(asm: &mut Asm) {
     asm.address(T0, "alternate").address(T1, "space").op("st.d", &[T1, T0, 0]);
     asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 0]).call(SIGALTSTACK).expect_equal(A0, 0, 10);
     asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
     asm.op("ori", &[A0, 0, libc::SIGSEGV.into()]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
     asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 11);
+    // SA_SIGINFO | SA_ONSTACK.
+    asm.data("action", &[0, 4 | 0x0800_0000, 0]).data("alternate", &[0, 0, 8192]);
+    asm.data("space", &[0; 1024]);
+}
+
+#[test]
+fn a_stack_overflow_can_be_handled_on_another_stack() {
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
     asm.op("or", &[S0, SP, 0]);
     recursion(&mut asm);
     // The fault is just below the stack, more than a megabyte from where it began.
     asm.label("handler").op("ld.d", &[T0, A1, 16]).op("sub.d", &[T1, S0, T0]);
     asm.op("srli.d", &[T1, T1, 20]).op("sltui", &[T1, T1, 1]).expect_equal(T1, 0, 12).exit(0);
-    // SA_SIGINFO | SA_ONSTACK.
-    asm.data("action", &[0, 4 | 0x0800_0000, 0]).data("alternate", &[0, 0, 8192]);
-    asm.data("space", &[0; 1024]);
+    passes(&asm);
+}
+
+/// The next mapping lies below the stack, and an overflow does not reach it.
+#[test]
+fn a_stack_overflow_leaves_the_mapping_below_alone() {
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
+    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S1, A0, 0]);
+    recursion(&mut asm);
+    // All of its words are zero.
+    asm.label("handler").op("or", &[T0, S1, 0]).constant(T1, 4096).op("add.d", &[T1, T1, S1]);
+    asm.op("ori", &[T2, 0, 0]).label("look").op("ld.d", &[T3, T0, 0]).op("or", &[T2, T2, T3]);
+    asm.op("addi.d", &[T0, T0, 8]).to("bne", &[T0, T1], "look");
+    asm.expect_equal(T2, 0, 12).exit(0);
     passes(&asm);
 }
 

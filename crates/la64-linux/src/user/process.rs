@@ -53,6 +53,10 @@ const SLICE: u64 = 1 << 18;
 /// Bytes of a guest thread's stack on the host: what a slice may push, and what the engine needs.
 pub(super) const HOST_STACK: u64 = 8 * SLICE + (2 << 20);
 
+/// Bytes without access below the first stack, as many as the kernel keeps other mappings away from
+/// one: a stack that overflows is a fault.
+const STACK_GAP: u64 = 1 << 20;
+
 /// Nanoseconds that a change of code waits for other threads to leave the old one. They leave at
 /// the end of a slice, after some 200 us on a free processor.
 const LEAVE_NS_MAX: u64 = 1_000_000_000;
@@ -595,10 +599,13 @@ fn first_stack(
     auxiliary: &Auxiliary,
 ) -> Result<(u64, Vec<u8>)> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    let request =
-        Request { at: 0, len: stack_len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
+    let len = STACK_GAP + stack_len;
+    let whole = Request { at: 0, len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
     let no_room = || Error::new(Kind::Memory, "arguments and environment do not fit the stack");
-    let bottom = u64::try_from(space.map(&request)).map_err(|_| no_room())?;
+    let at = u64::try_from(space.map(&whole)).map_err(|_| no_room())?;
+    let (flags, prot) = (flags | MAP_FIXED, if mutant!("la64_stack_without_gap") { 3 } else { 0 });
+    let gap = Request { at, len: STACK_GAP, prot, flags, name: "", ..whole };
+    let bottom = STACK_GAP + u64::try_from(space.map(&gap)).map_err(|_| no_room())?;
     let top = bottom + stack_len;
     super::stack::build(&space.window, bottom, top, argv, envp, name, auxiliary).ok_or_else(no_room)
 }
