@@ -186,8 +186,12 @@ pub(super) fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
     if args[1] == SIOCGIFCONF {
         return interfaces(thread, args);
     }
-    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number.
-    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425);
+    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number, TIOCGPTPEER flags, FICLONE a
+    // descriptor, and a grab of an input device whether it is one.
+    const CLONE: u64 = 0x4004_9409;
+    const GRAB: u64 = 0x4004_4590;
+    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425 | 0x5441 | CLONE | GRAB);
+    let number = number && !mutant!("la64_ioctl_numbers_are_addresses");
     pass(thread, libc::SYS_ioctl, if number { "iii" } else { "iip" }, args)
 }
 
