@@ -234,6 +234,18 @@ fn a_load_half_outside_kills_and_so_does_a_read_only_page() {
     killed(&asm, libc::SIGSEGV);
 }
 
+/// An empty file is mapped; its page may be read and has no memory.
+#[test]
+fn an_access_beyond_the_end_of_a_file_is_a_bus_error() {
+    const MEMFD_CREATE: i64 = 279;
+    let mut asm = Asm::default();
+    asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).op("or", &[A4, A0, 0]);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 1]);
+    asm.op("ori", &[A5, 0, 0]).call(MMAP).op("slti", &[T0, A0, 0]).expect_equal(T0, 0, 10);
+    asm.op("ld.d", &[T0, A0, 0]).exit(11).data("name", &[u64::from(b'm')]);
+    killed(&asm, libc::SIGBUS);
+}
+
 #[test]
 fn unaligned_atomics_kill_with_a_bus_error() {
     for mnemonic in ["amadd.d", "amswap.w"] {

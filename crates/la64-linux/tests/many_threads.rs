@@ -189,3 +189,28 @@ fn stopped_children_are_not_told_of_if_the_action_says_so() {
     asm.data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]).data("count", &[0]).data("status", &[0]);
     ok(&asm);
 }
+
+/// One thread writes to a page whose rights the other one takes and gives back. The handler of
+/// SIGSEGV does nothing, so the access is made again; it is never beyond the end of a file.
+#[test]
+fn a_right_that_comes_back_during_a_fault_is_no_bus_error() {
+    const MPROTECT: i64 = 226;
+    const MMAP: i64 = 222;
+    const SIGSEGV: i64 = 11;
+    const ROUNDS: i64 = 20_000;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGSEGV);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
+    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S1, A0, 0]);
+    start(&mut asm);
+    asm.constant(S0, ROUNDS).label("more");
+    for rights in [0, 3] {
+        asm.op("or", &[A0, S1, 0]).constant(A1, 4096).op("ori", &[A2, 0, rights]);
+        asm.call(MPROTECT).expect_equal(A0, 0, 10);
+    }
+    asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
+    asm.label("child").op("st.d", &[S0, S1, 0]).to("b", &[], "child");
+    asm.label("handler").op("jirl", &[0, RA, 0]).data("action", &[0, 0, 0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}

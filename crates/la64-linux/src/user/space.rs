@@ -80,6 +80,8 @@ pub(super) struct Space {
     watched: BTreeSet<u64>,
     /// How many pages were ever watched.
     watches_count: u64,
+    /// How often something was mapped, or rights were changed.
+    rights_count: u64,
 }
 
 impl Area {
@@ -183,6 +185,7 @@ impl Space {
             coherent: false,
             watched: BTreeSet::new(),
             watches_count: 0,
+            rights_count: 0,
         }
     }
 
@@ -363,6 +366,7 @@ impl Space {
             self.changes.map_changed();
         }
         let end = area.end;
+        self.rights_count += 1;
         self.areas.insert(at, area);
         self.merge(at, end);
     }
@@ -509,6 +513,7 @@ impl Space {
     }
 
     fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
+        self.rights_count += 1;
         self.watched.retain(|page| !(at..end).contains(page));
         if self.coherent && prot & PROT_WRITE != 0 && prot & PROT_EXEC != 0 {
             // Code of pages that were not writable is not watched.
@@ -726,6 +731,11 @@ impl Space {
     /// How many pages were ever watched.
     pub(super) fn watches_count(&self) -> u64 {
         self.watches_count
+    }
+
+    /// How often something was mapped, or rights were changed.
+    pub(super) fn rights_count(&self) -> u64 {
+        self.rights_count
     }
 
     /// The text of /proc/self/maps.
