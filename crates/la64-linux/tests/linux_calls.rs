@@ -625,3 +625,29 @@ fn numbers_for_ioctl_stay_numbers() {
     let terminal = string(std::path::Path::new("/dev/ptmx"));
     ok(asm.data("terminal", &terminal));
 }
+
+/// A link in the last place of a path is followed or not as the flags say, also in the sysroot.
+#[test]
+fn a_link_in_the_sysroot_is_not_followed_if_the_flags_say_so() {
+    use std::os::unix::fs::MetadataExt as _;
+    const OPENAT: i64 = 56;
+    const UTIMENSAT: i64 = 88;
+    const AT_SYMLINK_NOFOLLOW: i64 = 0x100;
+    let root = tempfile::tempdir().expect("temporary directory");
+    std::fs::create_dir(root.path().join("x")).expect("a folder");
+    let [link, target] = ["x/link", "x/target"].map(|name| root.path().join(name));
+    std::fs::write(&target, "").expect("a file");
+    std::os::unix::fs::symlink("target", &link).expect("a link");
+    let mut asm = Asm::default();
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "link").address(A2, "times");
+    asm.op("ori", &[A3, 0, AT_SYMLINK_NOFOLLOW]).call(UTIMENSAT).expect_equal(A0, 0, 10);
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "link").constant(A2, libc::O_NOFOLLOW.into());
+    asm.op("ori", &[A3, 0, 0]).call(OPENAT);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::ELOOP)]).expect_equal(A0, T0, 11).exit(0);
+    let path = string(std::path::Path::new("/x/link"));
+    asm.data("times", &[1, 0, 1, 0]).data("link", &path);
+    let output = run_file(&asm.file(), &["--sysroot", root.path().to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::symlink_metadata(&link).expect("the link").mtime(), 1);
+    assert_ne!(std::fs::metadata(&target).expect("the file").mtime(), 1);
+}
