@@ -321,6 +321,10 @@ pub(super) fn sigreturn(thread: &mut Thread) {
     let stack = window.load_words::<3>(frame.wrapping_add(abi.signals.stack_at));
     let mut registers = thread.process.registers(&mut thread.cpu.state);
     let restored = stack.zip((abi.signals.restore)(&mut registers, &window));
+    if !mutant!("la64_links_outlive_handlers") {
+        // A store-conditional of the interrupted code must not go by a load of the handler.
+        thread.cpu.state.link_address = u64::MAX;
+    }
     match restored {
         Some((stack, mask)) => {
             // One that the kernel would refuse leaves the one that there is, as in the kernel.
