@@ -155,6 +155,26 @@ fn a_stack_overflow_can_be_handled_on_another_stack() {
     passes(&asm);
 }
 
+/// A signal for whose frame the stack has no room becomes SIGSEGV, whose handler has its own stack.
+#[test]
+fn a_signal_without_room_for_its_frame_becomes_a_segmentation_fault() {
+    const TGKILL: i64 = 131;
+    const GETPID: i64 = 172;
+    const GETTID: i64 = 178;
+    const SIGUSR1: i64 = 10;
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
+    asm.address(T0, "wrong").address(T1, "plain").op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, SIGUSR1]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 12);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[A1, A0, 0]);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[SP, 0, 16]).op("ori", &[A2, 0, SIGUSR1]).call(TGKILL);
+    asm.exit(13).label("wrong").exit(14);
+    asm.label("handler").op("ori", &[T0, 0, libc::SIGSEGV.into()]).expect_equal(A0, T0, 15);
+    asm.exit(0).data("plain", &[0, 0, 0]);
+    passes(&asm);
+}
+
 /// The next mapping lies below the stack, and an overflow does not reach it.
 #[test]
 fn a_stack_overflow_leaves_the_mapping_below_alone() {

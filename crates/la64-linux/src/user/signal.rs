@@ -180,8 +180,7 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
             let entered = enter(thread, number, &info, action);
             let again = entered.is_none() && thread.process.unwatch_all();
             if entered.is_none() && !(again && enter(thread, number, &info, action).is_some()) {
-                die(thread, SIGSEGV);
-                return;
+                return no_frame(thread, number);
             }
             let own = if action.flags & SA_NODEFER == 0 { 1 << index } else { 0 };
             set_mask(thread, thread.mask | action.mask | own);
@@ -190,6 +189,15 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
                 raw::set_disposition(number, Disposition::Default, 0);
             }
         }
+    }
+}
+
+/// There is no room for the frame of a signal: SIGSEGV comes instead, for whose handler there may
+/// be another stack.
+fn no_frame(thread: &mut Thread, number: u32) {
+    match number == SIGSEGV || mutant!("la64_signal_without_room_kills") {
+        true => die(thread, SIGSEGV),
+        false => deliver(thread, SIGSEGV, fault_info(SIGSEGV, SI_KERNEL, 0), true),
     }
 }
 
