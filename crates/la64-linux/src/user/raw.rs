@@ -543,13 +543,12 @@ pub(super) fn vfork(child: &mut dyn FnMut()) -> i64 {
     }
 }
 
-/// A copy of the descriptor of standard error, with a number that programs do not get and that
-/// `execve` closes.
-pub(super) fn copy_standard_error() -> Option<OwnedFd> {
+/// A copy of a descriptor, with a number that programs do not get and that `execve` closes.
+pub(super) fn copy_of(descriptor: i32) -> Option<OwnedFd> {
     const NUMBERS_MIN: [i32; 3] = [1000, 200, 10];
     let copy = |from: i32| {
         // SAFETY: no memory is involved.
-        unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, from) }
+        unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, from) }
     };
     let copied = NUMBERS_MIN.into_iter().map(copy).find(|&fd| fd >= 0)?;
     // SAFETY: a descriptor that the call above made.
