@@ -68,6 +68,19 @@ fn files_for_other_machines_and_broken_ones_are_refused() {
     assert!(output.status.code().is_some_and(|c| c != 0 && c < 126), "{}", text(&output));
 }
 
+/// It is refused by its first bytes and not read: no machine has memory for it.
+#[test]
+fn a_long_file_that_is_no_program_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("image");
+    write_program(&path, b"no program");
+    let file = std::fs::File::options().write(true).open(&path).expect("the file");
+    file.set_len(1 << 42).expect("a file with a hole");
+    let output = la64().arg(&path).output().expect("la64 runs");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(text(&output).contains("not an ELF file"), "{}", text(&output));
+}
+
 fn elf(code: &[u32]) -> Vec<u8> {
     littoral_la64::elf::executable(AT, code)
 }

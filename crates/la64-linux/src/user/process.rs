@@ -476,8 +476,10 @@ fn headers(file: &File, abi: &Abi) -> std::io::Result<littoral_la64::error::Resu
     let len = file.metadata()?.len();
     let mut bytes = Vec::with_capacity(HEADERS_LEN as usize);
     file.take(HEADERS_LEN).read_to_end(&mut bytes)?;
+    // What begins otherwise is none, however long it is.
+    let may_be = bytes.starts_with(b"\x7fELF");
     match elf::parse_head(&bytes, len, abi.machine) {
-        Err(_) if len > HEADERS_LEN => {
+        Err(_) if len > HEADERS_LEN && may_be => {
             (&*file).read_to_end(&mut bytes)?;
             Ok(elf::parse_for(&bytes, abi.machine))
         }
