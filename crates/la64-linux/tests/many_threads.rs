@@ -214,3 +214,32 @@ fn a_right_that_comes_back_during_a_fault_is_no_bus_error() {
     thread_data(&mut asm);
     ok(&asm);
 }
+
+/// One thread blocks a signal and lets it through in turn, another one sends it. What came before
+/// it was blocked is handled before: no handler finds its signal blocked where it interrupts.
+#[test]
+fn no_handler_runs_where_its_signal_is_blocked() {
+    const SIGPROCMASK: i64 = 135;
+    const SENT: i64 = 20_000;
+    const BIT: i64 = 1 << (SIGUSR1 - 1);
+    let mut asm = Asm::default();
+    install(&mut asm, SIGUSR1);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[S1, A0, 0]);
+    start(&mut asm);
+    asm.label("more");
+    // SIG_BLOCK, SIG_UNBLOCK.
+    for how in [0, 1] {
+        asm.op("ori", &[A0, 0, how]).address(A1, "set").op("ori", &[A2, 0, 0]);
+        asm.op("ori", &[A3, 0, 8]).call(SIGPROCMASK).expect_equal(A0, 0, 10);
+    }
+    asm.address(T0, "tid").op("ld.w", &[T0, T0, 0]).to("bnez", &[T0], "more").exit(0);
+    asm.label("child").constant(S2, SENT).label("again");
+    asm.op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]).op("ori", &[A2, 0, SIGUSR1]).call(TGKILL);
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "again").op("ori", &[A0, 0, 0]).call(EXIT);
+    // The mask of the interrupted code.
+    asm.label("handler").op("ld.d", &[T0, A2, 40]).op("andi", &[T0, T0, BIT]);
+    asm.expect_equal(T0, 0, 11).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, 0]).data("set", &[BIT as u64]);
+    thread_data(&mut asm);
+    ok(&asm);
+}

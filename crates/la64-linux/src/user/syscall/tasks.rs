@@ -208,6 +208,13 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
             2 => set,
             _ => return err(libc::EINVAL),
         };
+        if mask & !before != 0 && !mutant!("la64_handlers_of_blocked_signals") {
+            raw::set_mask(u64::MAX);
+            if thread.pending.any() {
+                // It came when it was not blocked, so its handler runs before the call.
+                return raw::RESTART;
+            }
+        }
         signal::set_mask(thread, mask);
     }
     let mut bytes = abi.numbers.guest_set(before).to_le_bytes().to_vec();
