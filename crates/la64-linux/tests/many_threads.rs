@@ -243,3 +243,35 @@ fn no_handler_runs_where_its_signal_is_blocked() {
     thread_data(&mut asm);
     ok(&asm);
 }
+
+/// Signals of the process come to threads that are about to end, which alone do not block them.
+/// Each one is handled: by such a thread, or by the first one at the end.
+#[test]
+fn a_thread_that_ends_takes_no_signal_with_it() {
+    const SIGPROCMASK: i64 = 135;
+    const SENT: i64 = 5_000;
+    let mut asm = Asm::default();
+    // SIG_BLOCK, SIG_UNBLOCK.
+    let mask = |asm: &mut Asm, how: i64| {
+        asm.op("ori", &[A0, 0, how]).address(A1, "set").op("ori", &[A2, 0, 0]);
+        asm.op("ori", &[A3, 0, 8]).call(SIGPROCMASK);
+    };
+    install(&mut asm, REAL_TIME);
+    mask(&mut asm, 0);
+    asm.call(GETPID).op("or", &[S1, A0, 0]).constant(S0, SENT).label("more");
+    start(&mut asm);
+    asm.op("or", &[A0, S1, 0]).op("ori", &[A1, 0, REAL_TIME]).call(KILL).expect_equal(A0, 0, 10);
+    asm.label("wait").address(A0, "tid").op("ld.w", &[A2, A0, 0]).to("beqz", &[A2], "joined");
+    asm.op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("joined").op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more");
+    mask(&mut asm, 1);
+    expect_count(&mut asm, "count", SENT, 11);
+    asm.exit(0).label("child");
+    mask(&mut asm, 1);
+    asm.op("ori", &[A0, 0, 0]).call(EXIT).label("handler");
+    count(&mut asm, "count");
+    asm.op("jirl", &[0, RA, 0]).data("action", &[0, 0, 0]).data("count", &[0]);
+    asm.data("set", &[1u64 << (REAL_TIME - 1)]);
+    thread_data(&mut asm);
+    ok(&asm);
+}

@@ -37,6 +37,11 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
         // A process of one thread, whose lists are the parent's.
         thread.exit_group(args[0] as i32);
     }
+    raw::set_mask(u64::MAX);
+    if thread.pending.any() && !mutant!("la64_ending_threads_lose_signals") {
+        // The kernel has given it to this thread, so no other one gets it.
+        return raw::RESTART;
+    }
     thread.ended = true;
     thread.process.unwatch_all();
     let head = thread.pending.robust_list.swap(0, Ordering::AcqRel);
