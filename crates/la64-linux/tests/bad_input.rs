@@ -68,6 +68,19 @@ fn files_for_other_machines_and_broken_ones_are_refused() {
     assert!(output.status.code().is_some_and(|c| c != 0 && c < 126), "{}", text(&output));
 }
 
+/// It is refused by its first bytes and not read: no machine has memory for it.
+#[test]
+fn a_long_file_that_is_no_program_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("image");
+    write_program(&path, b"no program");
+    let file = std::fs::File::options().write(true).open(&path).expect("the file");
+    file.set_len(1 << 42).expect("a file with a hole");
+    let output = la64().arg(&path).output().expect("la64 runs");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(text(&output).contains("not an ELF file"), "{}", text(&output));
+}
+
 fn elf(code: &[u32]) -> Vec<u8> {
     littoral_la64::elf::executable(AT, code)
 }
@@ -131,22 +144,63 @@ fn a_stack_overflow_is_a_segmentation_fault() {
     killed(&asm, libc::SIGSEGV);
 }
 
-#[test]
-fn a_stack_overflow_can_be_handled_on_another_stack() {
-    let mut asm = Asm::default();
+/// A handler of SIGSEGV at the label `handler`, with a stack of its own.
+fn handle_overflow(asm: &mut Asm) {
     asm.address(T0, "alternate").address(T1, "space").op("st.d", &[T1, T0, 0]);
     asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 0]).call(SIGALTSTACK).expect_equal(A0, 0, 10);
     asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
     asm.op("ori", &[A0, 0, libc::SIGSEGV.into()]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
     asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 11);
+    // SA_SIGINFO | SA_ONSTACK.
+    asm.data("action", &[0, 4 | 0x0800_0000, 0]).data("alternate", &[0, 0, 8192]);
+    asm.data("space", &[0; 1024]);
+}
+
+#[test]
+fn a_stack_overflow_can_be_handled_on_another_stack() {
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
     asm.op("or", &[S0, SP, 0]);
     recursion(&mut asm);
     // The fault is just below the stack, more than a megabyte from where it began.
     asm.label("handler").op("ld.d", &[T0, A1, 16]).op("sub.d", &[T1, S0, T0]);
     asm.op("srli.d", &[T1, T1, 20]).op("sltui", &[T1, T1, 1]).expect_equal(T1, 0, 12).exit(0);
-    // SA_SIGINFO | SA_ONSTACK.
-    asm.data("action", &[0, 4 | 0x0800_0000, 0]).data("alternate", &[0, 0, 8192]);
-    asm.data("space", &[0; 1024]);
+    passes(&asm);
+}
+
+/// A signal for whose frame the stack has no room becomes SIGSEGV, whose handler has its own stack.
+#[test]
+fn a_signal_without_room_for_its_frame_becomes_a_segmentation_fault() {
+    const TGKILL: i64 = 131;
+    const GETPID: i64 = 172;
+    const GETTID: i64 = 178;
+    const SIGUSR1: i64 = 10;
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
+    asm.address(T0, "wrong").address(T1, "plain").op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, SIGUSR1]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 12);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[A1, A0, 0]);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[SP, 0, 16]).op("ori", &[A2, 0, SIGUSR1]).call(TGKILL);
+    asm.exit(13).label("wrong").exit(14);
+    asm.label("handler").op("ori", &[T0, 0, libc::SIGSEGV.into()]).expect_equal(A0, T0, 15);
+    asm.exit(0).data("plain", &[0, 0, 0]);
+    passes(&asm);
+}
+
+/// The next mapping lies below the stack, and an overflow does not reach it.
+#[test]
+fn a_stack_overflow_leaves_the_mapping_below_alone() {
+    let mut asm = Asm::default();
+    handle_overflow(&mut asm);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
+    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S1, A0, 0]);
+    recursion(&mut asm);
+    // All of its words are zero.
+    asm.label("handler").op("or", &[T0, S1, 0]).constant(T1, 4096).op("add.d", &[T1, T1, S1]);
+    asm.op("ori", &[T2, 0, 0]).label("look").op("ld.d", &[T3, T0, 0]).op("or", &[T2, T2, T3]);
+    asm.op("addi.d", &[T0, T0, 8]).to("bne", &[T0, T1], "look");
+    asm.expect_equal(T2, 0, 12).exit(0);
     passes(&asm);
 }
 
@@ -211,6 +265,18 @@ fn a_load_half_outside_kills_and_so_does_a_read_only_page() {
     asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP);
     asm.op("ld.d", &[T0, A0, 0]).op("st.d", &[T0, A0, 0]).exit(0);
     killed(&asm, libc::SIGSEGV);
+}
+
+/// An empty file is mapped; its page may be read and has no memory.
+#[test]
+fn an_access_beyond_the_end_of_a_file_is_a_bus_error() {
+    const MEMFD_CREATE: i64 = 279;
+    let mut asm = Asm::default();
+    asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).op("or", &[A4, A0, 0]);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 1]);
+    asm.op("ori", &[A5, 0, 0]).call(MMAP).op("slti", &[T0, A0, 0]).expect_equal(T0, 0, 10);
+    asm.op("ld.d", &[T0, A0, 0]).exit(11).data("name", &[u64::from(b'm')]);
+    killed(&asm, libc::SIGBUS);
 }
 
 #[test]

@@ -164,6 +164,40 @@ fn queued_real_time_signals_arrive_one_by_one() {
     ok(&asm);
 }
 
+/// By these a C library cancels threads and changes the user in all of them.
+#[test]
+fn signals_that_c_libraries_keep_for_themselves_arrive() {
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    for signal in [32, 33] {
+        install(&mut asm, signal, "action", "handler");
+        send(&mut asm, signal);
+    }
+    asm.address(T0, "count").op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, 2]);
+    asm.expect_equal(T0, T1, 10).exit(0);
+    asm.label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]);
+    asm.op("addi.d", &[T1, T1, 1]).op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, 0]).data("count", &[0]);
+    ok(&asm);
+}
+
+/// The handler changes the word and loads it anew. The interrupted code has the old word, so its
+/// store-conditional fails.
+#[test]
+fn a_handler_ends_the_link_of_what_it_interrupts() {
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    install(&mut asm, SIGUSR1, "action", "handler");
+    asm.address(FP, "word").op("ll.w", &[S2, FP, 0]);
+    send(&mut asm, SIGUSR1);
+    asm.op("addi.d", &[S2, S2, 1]).op("sc.w", &[S2, FP, 0]).expect_equal(S2, 0, 10);
+    asm.op("ld.w", &[T0, FP, 0]).op("ori", &[T1, 0, 6]).expect_equal(T0, T1, 11).exit(0);
+    asm.label("handler").op("ori", &[T0, 0, 6]).op("st.w", &[T0, FP, 0]);
+    asm.op("ll.w", &[T0, FP, 0]).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, 0]).data("word", &[5]);
+    ok(&asm);
+}
+
 /// Two signals become unblocked together; their handlers block everything, so the lower number runs
 /// to its end before the other one begins.
 #[test]

@@ -592,3 +592,62 @@ fn ignored_signals_stay_ignored_in_the_next_program() {
         assert_eq!(output.status.code(), Some(0), "{ignored:?}: {output:?}");
     }
 }
+
+/// Requests of `ioctl` whose argument is a descriptor, or flags, and no address.
+#[test]
+fn numbers_for_ioctl_stay_numbers() {
+    const FCNTL: i64 = 25;
+    const IOCTL: i64 = 29;
+    const OPENAT: i64 = 56;
+    const MEMFD_CREATE: i64 = 279;
+    const F_GETFL: i64 = 3;
+    const FICLONE: i64 = 0x4004_9409;
+    let mut asm = Asm::default();
+    for register in [S0, S1] {
+        asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE);
+        asm.op("or", &[register, A0, 0]);
+    }
+    // Files in memory share no blocks; a descriptor that is none is another error.
+    asm.op("or", &[A0, S0, 0]).constant(A1, FICLONE).op("or", &[A2, S1, 0]).call(IOCTL);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::EOPNOTSUPP)]).expect_equal(A0, T0, 10);
+    if std::fs::File::open("/dev/ptmx").is_ok() {
+        const O_RDWR_NOCTTY: i64 = 0x102;
+        const TIOCSPTLCK: i64 = 0x4004_5431;
+        const TIOCGPTPEER: i64 = 0x5441;
+        asm.op("addi.d", &[A0, 0, -100]).address(A1, "terminal").op("ori", &[A2, 0, O_RDWR_NOCTTY]);
+        asm.call(OPENAT).op("or", &[S0, A0, 0]);
+        asm.constant(A1, TIOCSPTLCK).address(A2, "zero").call(IOCTL).expect_equal(A0, 0, 11);
+        asm.op("or", &[A0, S0, 0]).constant(A1, TIOCGPTPEER).op("ori", &[A2, 0, O_RDWR_NOCTTY]);
+        asm.call(IOCTL).op("ori", &[A1, 0, F_GETFL]).call(FCNTL).op("ori", &[T0, 0, 2]);
+        asm.expect_equal(A0, T0, 12);
+    }
+    asm.exit(0).data("name", &[u64::from(b'm')]).data("zero", &[0]);
+    let terminal = string(std::path::Path::new("/dev/ptmx"));
+    ok(asm.data("terminal", &terminal));
+}
+
+/// A link in the last place of a path is followed or not as the flags say, also in the sysroot.
+#[test]
+fn a_link_in_the_sysroot_is_not_followed_if_the_flags_say_so() {
+    use std::os::unix::fs::MetadataExt as _;
+    const OPENAT: i64 = 56;
+    const UTIMENSAT: i64 = 88;
+    const AT_SYMLINK_NOFOLLOW: i64 = 0x100;
+    let root = tempfile::tempdir().expect("temporary directory");
+    std::fs::create_dir(root.path().join("x")).expect("a folder");
+    let [link, target] = ["x/link", "x/target"].map(|name| root.path().join(name));
+    std::fs::write(&target, "").expect("a file");
+    std::os::unix::fs::symlink("target", &link).expect("a link");
+    let mut asm = Asm::default();
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "link").address(A2, "times");
+    asm.op("ori", &[A3, 0, AT_SYMLINK_NOFOLLOW]).call(UTIMENSAT).expect_equal(A0, 0, 10);
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "link").constant(A2, libc::O_NOFOLLOW.into());
+    asm.op("ori", &[A3, 0, 0]).call(OPENAT);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::ELOOP)]).expect_equal(A0, T0, 11).exit(0);
+    let path = string(std::path::Path::new("/x/link"));
+    asm.data("times", &[1, 0, 1, 0]).data("link", &path);
+    let output = run_file(&asm.file(), &["--sysroot", root.path().to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::symlink_metadata(&link).expect("the link").mtime(), 1);
+    assert_ne!(std::fs::metadata(&target).expect("the file").mtime(), 1);
+}

@@ -189,3 +189,89 @@ fn stopped_children_are_not_told_of_if_the_action_says_so() {
     asm.data("birth", &[0, 0, 0, 0, 17, 0, 0, 0]).data("count", &[0]).data("status", &[0]);
     ok(&asm);
 }
+
+/// One thread writes to a page whose rights the other one takes and gives back. The handler of
+/// SIGSEGV does nothing, so the access is made again; it is never beyond the end of a file.
+#[test]
+fn a_right_that_comes_back_during_a_fault_is_no_bus_error() {
+    const MPROTECT: i64 = 226;
+    const MMAP: i64 = 222;
+    const SIGSEGV: i64 = 11;
+    const ROUNDS: i64 = 20_000;
+    let mut asm = Asm::default();
+    install(&mut asm, SIGSEGV);
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
+    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S1, A0, 0]);
+    start(&mut asm);
+    asm.constant(S0, ROUNDS).label("more");
+    for rights in [0, 3] {
+        asm.op("or", &[A0, S1, 0]).constant(A1, 4096).op("ori", &[A2, 0, rights]);
+        asm.call(MPROTECT).expect_equal(A0, 0, 10);
+    }
+    asm.op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more").exit(0);
+    asm.label("child").op("st.d", &[S0, S1, 0]).to("b", &[], "child");
+    asm.label("handler").op("jirl", &[0, RA, 0]).data("action", &[0, 0, 0]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+/// One thread blocks a signal and lets it through in turn, another one sends it. What came before
+/// it was blocked is handled before: no handler finds its signal blocked where it interrupts.
+#[test]
+fn no_handler_runs_where_its_signal_is_blocked() {
+    const SIGPROCMASK: i64 = 135;
+    const SENT: i64 = 20_000;
+    const BIT: i64 = 1 << (SIGUSR1 - 1);
+    let mut asm = Asm::default();
+    install(&mut asm, SIGUSR1);
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[S1, A0, 0]);
+    start(&mut asm);
+    asm.label("more");
+    // SIG_BLOCK, SIG_UNBLOCK.
+    for how in [0, 1] {
+        asm.op("ori", &[A0, 0, how]).address(A1, "set").op("ori", &[A2, 0, 0]);
+        asm.op("ori", &[A3, 0, 8]).call(SIGPROCMASK).expect_equal(A0, 0, 10);
+    }
+    asm.address(T0, "tid").op("ld.w", &[T0, T0, 0]).to("bnez", &[T0], "more").exit(0);
+    asm.label("child").constant(S2, SENT).label("again");
+    asm.op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]).op("ori", &[A2, 0, SIGUSR1]).call(TGKILL);
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "again").op("ori", &[A0, 0, 0]).call(EXIT);
+    // The mask of the interrupted code.
+    asm.label("handler").op("ld.d", &[T0, A2, 40]).op("andi", &[T0, T0, BIT]);
+    asm.expect_equal(T0, 0, 11).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 0, 0]).data("set", &[BIT as u64]);
+    thread_data(&mut asm);
+    ok(&asm);
+}
+
+/// Signals of the process come to threads that are about to end, which alone do not block them.
+/// Each one is handled: by such a thread, or by the first one at the end.
+#[test]
+fn a_thread_that_ends_takes_no_signal_with_it() {
+    const SIGPROCMASK: i64 = 135;
+    const SENT: i64 = 5_000;
+    let mut asm = Asm::default();
+    // SIG_BLOCK, SIG_UNBLOCK.
+    let mask = |asm: &mut Asm, how: i64| {
+        asm.op("ori", &[A0, 0, how]).address(A1, "set").op("ori", &[A2, 0, 0]);
+        asm.op("ori", &[A3, 0, 8]).call(SIGPROCMASK);
+    };
+    install(&mut asm, REAL_TIME);
+    mask(&mut asm, 0);
+    asm.call(GETPID).op("or", &[S1, A0, 0]).constant(S0, SENT).label("more");
+    start(&mut asm);
+    asm.op("or", &[A0, S1, 0]).op("ori", &[A1, 0, REAL_TIME]).call(KILL).expect_equal(A0, 0, 10);
+    asm.label("wait").address(A0, "tid").op("ld.w", &[A2, A0, 0]).to("beqz", &[A2], "joined");
+    asm.op("ori", &[A1, 0, 0]).op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("joined").op("addi.d", &[S0, S0, -1]).to("bnez", &[S0], "more");
+    mask(&mut asm, 1);
+    expect_count(&mut asm, "count", SENT, 11);
+    asm.exit(0).label("child");
+    mask(&mut asm, 1);
+    asm.op("ori", &[A0, 0, 0]).call(EXIT).label("handler");
+    count(&mut asm, "count");
+    asm.op("jirl", &[0, RA, 0]).data("action", &[0, 0, 0]).data("count", &[0]);
+    asm.data("set", &[1u64 << (REAL_TIME - 1)]);
+    thread_data(&mut asm);
+    ok(&asm);
+}

@@ -130,6 +130,25 @@ fn perf_learns_the_names_of_translated_blocks() {
     assert!(text.lines().any(|l| l.contains(" la64:hot+0x")), "{text}");
 }
 
+/// The program ends with the number of its first descriptor.
+#[test]
+fn the_file_for_perf_has_none_of_the_programs_descriptors() {
+    const MEMFD_CREATE: i64 = 279;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("program");
+    let mut asm = Asm::default();
+    asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).call(94);
+    write_program(&path, &asm.data("name", &[u64::from(b'm')]).file());
+    let [plain, mapped] = [None, Some("--perf-map")].map(|option| {
+        let mut child = la64().args(option).arg(&path).spawn().expect("la64 runs");
+        let status = child.wait().expect("it ends").code();
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", child.id()));
+        status
+    });
+    assert!(plain.is_some_and(|first| first > 2), "{plain:?}");
+    assert_eq!(mapped, plain);
+}
+
 #[test]
 fn figures_of_the_translator_count_every_thread_once() {
     let output = run_file(&two_functions(), &["--stats"]);

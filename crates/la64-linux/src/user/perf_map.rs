@@ -3,7 +3,9 @@
 //! Each line is the host address and the length of a block's code, both hexadecimal, and its name:
 //! the guest's function and the distance from its beginning, or the guest address.
 //!
-//! - Only this process writes the file, which is made anew and is no link.
+//! - Only this process writes the file, which is made anew and is no link. It is opened for each
+//!   write: a descriptor kept open would be among those of the program, which may close it or put
+//!   another file in its place.
 //! - Its lock comes before that of the address space.
 //! - Code that is dropped keeps its lines; code that later takes its place is named by later lines.
 
@@ -15,10 +17,11 @@ use crate::error::{Error, Kind, Result};
 use littoral_la64::interp::Placed;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::{Mutex, MutexGuard};
 
-/// The file, and the names that were looked up for it.
-pub(super) struct PerfMap(Mutex<(File, Symbols)>);
+/// The file's name, and the names that were looked up for it.
+pub(super) struct PerfMap(Mutex<(String, Symbols)>);
 
 impl PerfMap {
     /// The file of this process.
@@ -26,18 +29,20 @@ impl PerfMap {
     /// # Errors
     /// It cannot be made.
     pub(super) fn create() -> Result<PerfMap> {
-        Ok(PerfMap(Mutex::new((file()?, Symbols::default()))))
+        let path = path();
+        make(&path)?;
+        Ok(PerfMap(Mutex::new((path, Symbols::default()))))
     }
 
     /// Goes on with a file of this process, a forked child. Without one nothing more is written.
     pub(super) fn begin_again(&self) {
-        if let Ok(file) = file() {
-            self.hold().0 = file;
-        }
+        let path = path();
+        let _ = make(&path);
+        self.hold().0 = path;
     }
 
     /// The file, kept from other threads.
-    pub(super) fn hold(&self) -> MutexGuard<'_, (File, Symbols)> {
+    pub(super) fn hold(&self) -> MutexGuard<'_, (String, Symbols)> {
         lock(&self.0)
     }
 
@@ -46,7 +51,7 @@ impl PerfMap {
         if blocks.is_empty() {
             return;
         }
-        let (file, symbols) = &mut *self.hold();
+        let (path, symbols) = &mut *self.hold();
         let space = lock(space);
         let lines: String = (blocks.iter())
             .map(|b| {
@@ -60,15 +65,21 @@ impl PerfMap {
             })
             .collect();
         // A full disk must not stop the guest.
-        let _ = file.write_all(lines.as_bytes());
+        let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW).open(path);
+        let _ = file.and_then(|mut file| file.write_all(lines.as_bytes()));
     }
 }
 
-fn file() -> Result<File> {
-    let path = format!("/tmp/perf-{}.map", std::process::id());
+/// Where perf looks for the names of this process.
+fn path() -> String {
+    format!("/tmp/perf-{}.map", std::process::id())
+}
+
+/// Makes the file anew.
+fn make(path: &str) -> Result<()> {
     // One that an earlier process of this number left behind.
-    let _ = std::fs::remove_file(&path);
-    File::create_new(&path).map_err(|e| {
+    let _ = std::fs::remove_file(path);
+    File::create_new(path).map(drop).map_err(|e| {
         Error::with_source(Kind::Io, format!("cannot make {path}, where perf looks for names"), e)
     })
 }

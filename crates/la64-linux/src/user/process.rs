@@ -53,6 +53,10 @@ const SLICE: u64 = 1 << 18;
 /// Bytes of a guest thread's stack on the host: what a slice may push, and what the engine needs.
 pub(super) const HOST_STACK: u64 = 8 * SLICE + (2 << 20);
 
+/// Bytes without access below the first stack, as many as the kernel keeps other mappings away from
+/// one: a stack that overflows is a fault.
+const STACK_GAP: u64 = 1 << 20;
+
 /// Nanoseconds that a change of code waits for other threads to leave the old one. They leave at
 /// the end of a slice, after some 200 us on a free processor.
 const LEAVE_NS_MAX: u64 = 1_000_000_000;
@@ -472,8 +476,10 @@ fn headers(file: &File, abi: &Abi) -> std::io::Result<littoral_la64::error::Resu
     let len = file.metadata()?.len();
     let mut bytes = Vec::with_capacity(HEADERS_LEN as usize);
     file.take(HEADERS_LEN).read_to_end(&mut bytes)?;
+    // What begins otherwise is none, however long it is.
+    let may_be = bytes.starts_with(b"\x7fELF");
     match elf::parse_head(&bytes, len, abi.machine) {
-        Err(_) if len > HEADERS_LEN => {
+        Err(_) if len > HEADERS_LEN && may_be => {
             (&*file).read_to_end(&mut bytes)?;
             Ok(elf::parse_for(&bytes, abi.machine))
         }
@@ -595,10 +601,13 @@ fn first_stack(
     auxiliary: &Auxiliary,
 ) -> Result<(u64, Vec<u8>)> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    let request =
-        Request { at: 0, len: stack_len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
+    let len = STACK_GAP + stack_len;
+    let whole = Request { at: 0, len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
     let no_room = || Error::new(Kind::Memory, "arguments and environment do not fit the stack");
-    let bottom = u64::try_from(space.map(&request)).map_err(|_| no_room())?;
+    let at = u64::try_from(space.map(&whole)).map_err(|_| no_room())?;
+    let (flags, prot) = (flags | MAP_FIXED, if mutant!("la64_stack_without_gap") { 3 } else { 0 });
+    let gap = Request { at, len: STACK_GAP, prot, flags, name: "", ..whole };
+    let bottom = STACK_GAP + u64::try_from(space.map(&gap)).map_err(|_| no_room())?;
     let top = bottom + stack_len;
     super::stack::build(&space.window, bottom, top, argv, envp, name, auxiliary).ok_or_else(no_room)
 }

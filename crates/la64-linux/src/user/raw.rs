@@ -419,20 +419,25 @@ pub(super) fn force_disposition(signal: u32, disposition: Disposition) -> i64 {
     install(signal, disposition, 0)
 }
 
+/// By the kernel's call: the C library of this process refuses the signals that it keeps for
+/// itself, which are those that the guest's C library uses too.
 fn install(signal: u32, disposition: Disposition, flags: i32) -> i64 {
-    // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe: it touches its
-    // arguments, one const thread-local and atomics.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = match disposition {
-            Disposition::Default => libc::SIG_DFL,
-            Disposition::Ignore => libc::SIG_IGN,
-            Disposition::Note => machine::handler(),
-        };
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
-        libc::sigfillset(&mut action.sa_mask);
-        if libc::sigaction(signal as i32, &action, std::ptr::null_mut()) == 0 { 0 } else { errno() }
+    let handler = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignore => libc::SIG_IGN,
+        Disposition::Note => machine::handler(),
+    };
+    let action = machine::action(handler as u64, libc::SA_SIGINFO | libc::SA_ONSTACK | flags);
+    if [32, 33].contains(&signal) && mutant!("la64_signals_of_c_libraries_refused") {
+        return -i64::from(libc::EINVAL);
     }
+    let (number, old) = (i64::from(signal), std::ptr::null_mut::<u64>());
+    // SAFETY: the kernel reads an action of its layout; the handler is async-signal-safe: it
+    // touches its arguments, one const thread-local and atomics.
+    let done = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, number, action.as_ptr(), old, size_of::<u64>())
+    };
+    if done == 0 { 0 } else { errno() }
 }
 
 /// SIGPIPE was ignored when this command was started. Rust's runtime ignores it before `main`, so
@@ -456,12 +461,14 @@ pub(super) fn is_pipe_ignored() -> bool {
 
 /// Whether the host ignores a signal (inherited over exec).
 pub(super) fn is_ignored(signal: u32) -> bool {
-    // SAFETY: queries into a local.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal as i32, std::ptr::null(), &mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
-    }
+    let (number, none) = (i64::from(signal), std::ptr::null::<u64>());
+    let mut action = [0u64; 4];
+    // SAFETY: the kernel writes an action, which is no longer than the local.
+    let done = unsafe {
+        let old = action.as_mut_ptr();
+        libc::syscall(libc::SYS_rt_sigaction, number, none, old, size_of::<u64>())
+    };
+    done == 0 && action[0] == libc::SIG_IGN as u64
 }
 
 /// Sends a signal to this thread itself.
@@ -536,13 +543,12 @@ pub(super) fn vfork(child: &mut dyn FnMut()) -> i64 {
     }
 }
 
-/// A copy of the descriptor of standard error, with a number that programs do not get and that
-/// `execve` closes.
-pub(super) fn copy_standard_error() -> Option<OwnedFd> {
+/// A copy of a descriptor, with a number that programs do not get and that `execve` closes.
+pub(super) fn copy_of(descriptor: i32) -> Option<OwnedFd> {
     const NUMBERS_MIN: [i32; 3] = [1000, 200, 10];
     let copy = |from: i32| {
         // SAFETY: no memory is involved.
-        unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, from) }
+        unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, from) }
     };
     let copied = NUMBERS_MIN.into_iter().map(copy).find(|&fd| fd >= 0)?;
     // SAFETY: a descriptor that the call above made.

@@ -50,12 +50,27 @@ fn fault_info(number: u32, code: i32, address: u64) -> [u64; 16] {
 pub(super) fn fault(thread: &mut Thread, event: Event) {
     let pc = thread.cpu.state.pc;
     let abi = thread.process.abi;
-    let (number, code, address) = match event {
+    let Some((number, code, address)) = raised(thread, event) else { return };
+    if let Event::Illegal(word) = event {
+        let handled = thread.actions()[SIGILL as usize - 1].handler > 1;
+        if !handled {
+            thread.say(&format!("no instruction this machine has at {pc:#x}: word {word:#010x}"));
+        }
+    }
+    thread.trap = (abi.trap)(thread.trap, event, (number, code, address));
+    deliver(thread, number, fault_info(number, code, address), true);
+}
+
+/// The signal for an event, if it raises one.
+fn raised(thread: &mut Thread, event: Event) -> Option<Raised> {
+    let pc = thread.cpu.state.pc;
+    let abi = thread.process.abi;
+    Some(match event {
         Event::Illegal(_) => (SIGILL, abi.illegal_code, pc),
         Event::Fetch(a) if !a.is_multiple_of(abi.alignment) => (SIGBUS, 1, a),
-        Event::Fetch(a) => memory_fault(thread, a, PROT_EXEC),
-        Event::Load(a) => memory_fault(thread, a, PROT_READ),
-        Event::Store(a) => memory_fault(thread, a, PROT_WRITE),
+        Event::Fetch(a) => memory_fault(thread, a, PROT_EXEC)?,
+        Event::Load(a) => memory_fault(thread, a, PROT_READ)?,
+        Event::Store(a) => memory_fault(thread, a, PROT_WRITE)?,
         Event::Unaligned(a) => (SIGBUS, 1, a),
         Event::Bound(a) => (SIGSEGV, 3, a),
         Event::Float => (SIGFPE, float_code(thread.cpu.state.fcsr), pc),
@@ -65,17 +80,9 @@ pub(super) fn fault(thread: &mut Thread, event: Event) {
         Event::Overflow => (SIGFPE, FPE_INTOVF, pc),
         Event::Step => (SIGTRAP, TRAP_TRACE, pc),
         Event::Break(code) | Event::Trap(code) => (abi.on_break)(code, pc),
-        Event::Syscall | Event::CodeChanged | Event::OutOfBudget => return,
-        Event::Attention | Event::Full => return,
-    };
-    if let Event::Illegal(word) = event {
-        let handled = thread.actions()[SIGILL as usize - 1].handler > 1;
-        if !handled {
-            thread.say(&format!("no instruction this machine has at {pc:#x}: word {word:#010x}"));
-        }
-    }
-    thread.trap = (abi.trap)(thread.trap, event, (number, code, address));
-    deliver(thread, number, fault_info(number, code, address), true);
+        Event::Syscall | Event::CodeChanged | Event::OutOfBudget => return None,
+        Event::Attention | Event::Full => return None,
+    })
 }
 
 /// The most bytes of an access.
@@ -115,10 +122,11 @@ pub(super) fn write_watched(thread: &mut Thread, event: Event) -> Option<Event> 
 }
 
 /// The signal for a refused access: by the page of its address, or by the next page if the access
-/// may have crossed into that one.
-fn memory_fault(thread: &Thread, address: u64, needed: u32) -> Raised {
+/// may have crossed into that one. `None` if both allow it: another thread may have given the right
+/// since, so the access is made again, once after each change of rights.
+fn memory_fault(thread: &mut Thread, address: u64, needed: u32) -> Option<Raised> {
     if let Some(raised) = (thread.process.abi.beyond)(address) {
-        return raised;
+        return Some(raised);
     }
     let space = lock(&thread.process.space);
     let refusal = |at: u64| match space.area(at) {
@@ -128,8 +136,14 @@ fn memory_fault(thread: &Thread, address: u64, needed: u32) -> Raised {
     };
     let behind = address.saturating_add(ACCESS_MAX - 1) & !(page_len() - 1);
     let crossed = || (behind > address).then(|| refusal(behind)).flatten();
-    // Allowed by its protection and refused all the same: beyond the end of a file.
-    refusal(address).or_else(crossed).unwrap_or((SIGBUS, 2, address))
+    if let Some(raised) = refusal(address).or_else(crossed) {
+        return Some(raised);
+    }
+    let allowed = Some([thread.cpu.state.pc, address, space.rights_count()]);
+    let is_new = std::mem::replace(&mut thread.allowed, allowed) != allowed;
+    // Refused again: beyond the end of a file.
+    let again = is_new && !mutant!("la64_late_rights_are_bus_errors");
+    (!again).then_some((SIGBUS, 2, address))
 }
 
 fn float_code(fcsr: u32) -> i32 {
@@ -170,8 +184,7 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
             let entered = enter(thread, number, &info, action);
             let again = entered.is_none() && thread.process.unwatch_all();
             if entered.is_none() && !(again && enter(thread, number, &info, action).is_some()) {
-                die(thread, SIGSEGV);
-                return;
+                return no_frame(thread, number);
             }
             let own = if action.flags & SA_NODEFER == 0 { 1 << index } else { 0 };
             set_mask(thread, thread.mask | action.mask | own);
@@ -180,6 +193,15 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
                 raw::set_disposition(number, Disposition::Default, 0);
             }
         }
+    }
+}
+
+/// There is no room for the frame of a signal: SIGSEGV comes instead, for whose handler there may
+/// be another stack.
+fn no_frame(thread: &mut Thread, number: u32) {
+    match number == SIGSEGV || mutant!("la64_signal_without_room_kills") {
+        true => die(thread, SIGSEGV),
+        false => deliver(thread, SIGSEGV, fault_info(SIGSEGV, SI_KERNEL, 0), true),
     }
 }
 
@@ -311,6 +333,10 @@ pub(super) fn sigreturn(thread: &mut Thread) {
     let stack = window.load_words::<3>(frame.wrapping_add(abi.signals.stack_at));
     let mut registers = thread.process.registers(&mut thread.cpu.state);
     let restored = stack.zip((abi.signals.restore)(&mut registers, &window));
+    if !mutant!("la64_links_outlive_handlers") {
+        // A store-conditional of the interrupted code must not go by a load of the handler.
+        thread.cpu.state.link_address = u64::MAX;
+    }
     match restored {
         Some((stack, mask)) => {
             // One that the kernel would refuse leaves the one that there is, as in the kernel.

@@ -80,6 +80,8 @@ pub(super) struct Space {
     watched: BTreeSet<u64>,
     /// How many pages were ever watched.
     watches_count: u64,
+    /// How often something was mapped, or rights were changed.
+    rights_count: u64,
 }
 
 impl Area {
@@ -183,6 +185,7 @@ impl Space {
             coherent: false,
             watched: BTreeSet::new(),
             watches_count: 0,
+            rights_count: 0,
         }
     }
 
@@ -338,6 +341,7 @@ impl Space {
         let flags = r.flags & !MAP_FIXED_NOREPLACE & !0x100 | MAP_FIXED;
         let got = self.host_mmap(at, len, host_prot(r.prot), flags, r.fd, r.offset);
         if got < 0 {
+            self.close_holes(at, at + len);
             return got;
         }
         self.carve(at, at + len);
@@ -363,6 +367,7 @@ impl Space {
             self.changes.map_changed();
         }
         let end = area.end;
+        self.rights_count += 1;
         self.areas.insert(at, area);
         self.merge(at, end);
     }
@@ -414,6 +419,7 @@ impl Space {
         let args = &mut [Arg::Int(r.id), Arg::Guest(at), Arg::Int(flags)];
         let got = raw::call_now(&self.window, libc::SYS_shmat, args);
         if got < 0 {
+            self.close_holes(at, at + len);
             return got;
         }
         self.carve(at, at + len);
@@ -486,6 +492,20 @@ impl Space {
         }
     }
 
+    /// Reserves again what is in no area: kernels before 6.12 unmap the place of a mapping before
+    /// they refuse it, and the host would give the hole to the engine.
+    fn close_holes(&self, start: u64, end: u64) {
+        let mut from = start;
+        let areas = self.areas().map(|(at, area)| (at, area.end));
+        for (at, area_end) in areas.filter(|&(_, end)| end > start).chain([(end, end)]) {
+            let hole_end = at.min(end);
+            if from < hole_end {
+                self.reserve_again(from, hole_end - from);
+            }
+            from = from.max(area_end);
+        }
+    }
+
     /// mprotect.
     pub(super) fn protect(&mut self, at: u64, len: u64, prot: u32) -> i64 {
         let end = at.saturating_add(page_up(len));
@@ -509,6 +529,7 @@ impl Space {
     }
 
     fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
+        self.rights_count += 1;
         self.watched.retain(|page| !(at..end).contains(page));
         if self.coherent && prot & PROT_WRITE != 0 && prot & PROT_EXEC != 0 {
             // Code of pages that were not writable is not watched.
@@ -581,6 +602,7 @@ impl Space {
             let flags = if area.unreserved { flags | MAP_NORESERVE } else { flags };
             let got = self.host_mmap(end, more, host_prot(area.prot), flags, -1, 0);
             if got < 0 {
+                self.reserve_again(end, more);
                 return got;
             }
             self.insert(end, Area { end: end + more, ..area });
@@ -593,6 +615,7 @@ impl Space {
         for (from, from_len, to) in [(r.old, r.old_len, scratch), (scratch, r.new_len, r.old)] {
             let got = self.host_mremap((from, from_len), (to, r.new_len), 0);
             if got < 0 {
+                self.reserve_again(to, r.new_len);
                 return got;
             }
             self.reserve_again(from, from_len);
@@ -728,6 +751,11 @@ impl Space {
         self.watches_count
     }
 
+    /// How often something was mapped, or rights were changed.
+    pub(super) fn rights_count(&self) -> u64 {
+        self.rights_count
+    }
+
     /// The text of /proc/self/maps.
     pub(super) fn maps(&self) -> String {
         let mut text = String::new();
@@ -743,5 +771,52 @@ impl Space {
             ));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd as _;
+
+    /// A socket refuses to be mapped when the kernel has prepared the place. Kernels from 6.12 on
+    /// leave the place as it was, so that this cannot fail there.
+    #[test]
+    fn a_refused_mapping_leaves_the_reservation_whole() {
+        const PAGES: usize = 16;
+        const MAP_SHARED: u32 = 1;
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (len, fd) = (PAGES as u64 * page_len(), socket.as_raw_fd().into());
+        let request =
+            Request { at: 0, len, prot: 1, flags: MAP_SHARED, fd, offset: 0, name: "socket" };
+        assert_eq!(space.map(&request), err(libc::ENODEV));
+        let at = space.find_free(len).unwrap();
+        let mut pages = [0; PAGES];
+        let args = &mut [Arg::Guest(at), Arg::Int(len), Arg::Out(&mut pages)];
+        assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
+    }
+
+    /// Pages that no area has stand for holes, so that no other thread gets them meanwhile.
+    #[test]
+    fn what_no_area_covers_is_reserved_again() {
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        let (page, flags) = (page_len(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
+        let start = LOW + 16 * page;
+        let at = start + page;
+        let request = Request { at, len: page, prot: 3, flags, fd: -1, offset: 0, name: "" };
+        assert_eq!(space.map(&request), at as i64);
+        for at in [start, start + 2 * page] {
+            assert!(space.host_mmap(at, page, 3, flags, -1, 0) >= 0);
+        }
+        (0..3).for_each(|n| window.store::<u64>(start + n * page, 7).unwrap());
+        space.close_holes(start, start + 3 * page);
+        let mut pages = [0; 3];
+        let args = &mut [Arg::Guest(start), Arg::Int(3 * page), Arg::Out(&mut pages)];
+        assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
+        assert_eq!((pages[0] & 1, pages[2] & 1), (0, 0), "memory where there is no area");
+        assert_eq!(window.load::<u64>(at), Some(7), "the mapping is left alone");
     }
 }

@@ -34,6 +34,9 @@ pub(super) struct Thread {
     /// A refused write to a page that was not watched any more: pc, address, and how many pages had
     /// been watched.
     pub(super) refused: Option<[u64; 3]>,
+    /// A refused access that the rights of its pages allow: pc, address, and how often rights had
+    /// been changed.
+    pub(super) allowed: Option<[u64; 3]>,
     /// Alternate signal stack: base, length, flags.
     pub(super) alternate: [u64; 3],
     /// Written with 0 and woken when the thread ends.
@@ -104,6 +107,7 @@ impl Thread {
             mask,
             trap: Trap::default(),
             refused: None,
+            allowed: None,
             alternate: [0, 0, 2],
             clear_tid: 0,
             ended: false,

@@ -32,7 +32,7 @@ pub(super) struct Voice(Option<Copy>);
 impl Voice {
     /// One that programs do not silence when they close standard error.
     pub(super) fn kept() -> Voice {
-        let copy = raw::copy_standard_error().map(File::from);
+        let copy = raw::copy_of(libc::STDERR_FILENO).map(File::from);
         Voice(copy.and_then(|file| Some(Copy { first: Copy::now(&file)?, file })))
     }
 

@@ -28,6 +28,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 use littoral_base::mutant;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,9 @@ pub(in super::super) fn wait(port: u16) -> Result<TcpStream> {
     let address = listener.local_addr().map_err(failed)?;
     // With stderr closed the port must be known already.
     let _ = writeln!(std::io::stderr(), "la64: waiting for a debugger: target remote {address}");
-    Ok(listener.accept().map_err(failed)?.0)
+    let connection = listener.accept().map_err(failed)?.0;
+    // Behind the numbers that the program's own files get.
+    Ok(raw::copy_of(connection.as_raw_fd()).map_or(connection, TcpStream::from))
 }
 
 /// Serves a connection from now on.

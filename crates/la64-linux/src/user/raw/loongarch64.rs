@@ -86,6 +86,11 @@ pub(super) fn handler() -> usize {
     la64_on_signal as *const () as usize
 }
 
+/// The kernel's `struct sigaction` with every signal blocked: handler, flags, mask.
+pub(super) fn action(handler: u64, flags: i32) -> [u64; 3] {
+    [handler, flags as u64, u64::MAX]
+}
+
 /// Whether this processor, if it can execute code, has LBT; `None` if it lacks vectors of 256 bits.
 pub(super) fn executes() -> Option<bool> {
     const LASX: u64 = 1 << 5;

@@ -12,6 +12,13 @@ pub(super) fn handler() -> usize {
     super::on_signal as *const () as usize
 }
 
+/// The kernel's `struct sigaction` with every signal blocked: handler, flags, where the handler
+/// returns to, mask.
+pub(super) fn action(handler: u64, flags: i32) -> [u64; 4] {
+    const RESTORER: u64 = 0x0400_0000;
+    [handler, flags as u64 | RESTORER, la64_return as *const () as u64, u64::MAX]
+}
+
 /// LA64 code is executed on no processor of this architecture.
 pub(super) fn executes() -> Option<bool> {
     None
@@ -69,6 +76,21 @@ std::arch::global_asm!(
     "ret",
     ".size la64_enter, . - la64_enter",
 );
+
+// Where a handler of signals returns to: rt_sigreturn, by the instructions that debuggers know.
+std::arch::global_asm!(
+    ".text",
+    ".globl la64_return",
+    ".type la64_return,@function",
+    "la64_return:",
+    "mov rax, 15",
+    "syscall",
+    ".size la64_return, . - la64_return",
+);
+
+unsafe extern "C" {
+    fn la64_return();
+}
 
 /// The interrupted program counter.
 pub(super) fn pc(context: &Context) -> u64 {

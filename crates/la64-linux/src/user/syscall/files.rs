@@ -59,10 +59,18 @@ pub(super) fn openat(thread: &mut Thread, args: &Args) -> i64 {
         Ok(path) => path,
         Err(code) => return code,
     };
+    let shape = if opens_target(args[2]) { "isii" } else { "ilii" };
     match synthetic(&thread.process, &path) {
         Some(text) => memory_file(thread, &text),
-        None => pass(thread, libc::SYS_openat, "isii", args),
+        None => pass(thread, libc::SYS_openat, shape, args),
     }
+}
+
+/// Whether flags let a link in the last place be followed. It is not where a file is to be made.
+fn opens_target(flags: u64) -> bool {
+    const NOFOLLOW: u64 = libc::O_NOFOLLOW as u64;
+    const NEW: u64 = (libc::O_CREAT | libc::O_EXCL) as u64;
+    flags & NOFOLLOW == 0 && flags & NEW != NEW
 }
 
 /// As `openat`, with the rules of resolution that `open_how` names: those that confine the path to
@@ -87,14 +95,15 @@ pub(super) fn openat2(thread: &mut Thread, args: &Args) -> i64 {
     if flags_without_place(pairs, flags) != 0 {
         return err(libc::EINVAL);
     }
-    how[..8].copy_from_slice(&flags_to_host(pairs, flags).to_le_bytes());
+    let flags = flags_to_host(pairs, flags);
+    how[..8].copy_from_slice(&flags.to_le_bytes());
     let own = string(thread, args[1]);
     if let Some(text) = own.as_ref().ok().and_then(|path| synthetic(&thread.process, path)) {
         return memory_file(thread, &text);
     }
     let path = match own {
         Ok(_) if resolve & CONFINED != 0 => Ok(Vec::new()),
-        own => own.and_then(|_| path_argument(thread, args[1], true)),
+        own => own.and_then(|_| path_argument(thread, args[1], opens_target(flags))),
     };
     let path = match path {
         Ok(path) => path,
@@ -186,8 +195,12 @@ pub(super) fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
     if args[1] == SIOCGIFCONF {
         return interfaces(thread, args);
     }
-    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number.
-    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425);
+    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number, TIOCGPTPEER flags, FICLONE a
+    // descriptor, and a grab of an input device whether it is one.
+    const CLONE: u64 = 0x4004_9409;
+    const GRAB: u64 = 0x4004_4590;
+    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425 | 0x5441 | CLONE | GRAB);
+    let number = number && !mutant!("la64_ioctl_numbers_are_addresses");
     pass(thread, libc::SYS_ioctl, if number { "iii" } else { "iip" }, args)
 }
 

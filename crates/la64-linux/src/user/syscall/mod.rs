@@ -221,9 +221,12 @@ fn with_arguments(
     call: impl FnOnce(&mut [Arg<'_>]) -> i64,
 ) -> i64 {
     let mut paths: [Vec<u8>; 6] = Default::default();
+    let flags = shape.len().checked_sub(1).map_or(0, |last| args[last]);
+    let follows = flags & files::AT_SYMLINK_NOFOLLOW == 0 || mutant!("la64_links_always_followed");
     for (n, letter) in shape.bytes().enumerate() {
         let made = match letter {
             b's' | b'l' => files::path_argument(thread, args[n], letter == b's'),
+            b'f' => files::path_argument(thread, args[n], follows),
             b'm' => signal_set(thread, args[n]),
             _ => continue,
         };

@@ -268,7 +268,7 @@ pub(super) fn eventfd(thread: &mut Thread, args: &Args) -> i64 {
 
 /// Calls of the generic table that the C library's list of this host lacks.
 pub(super) fn fchmodat2(thread: &mut Thread, args: &Args) -> i64 {
-    pass(thread, 452, "isii", args)
+    pass(thread, 452, "ifii", args)
 }
 
 pub(super) fn memfd_secret(thread: &mut Thread, args: &Args) -> i64 {

@@ -37,6 +37,11 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
         // A process of one thread, whose lists are the parent's.
         thread.exit_group(args[0] as i32);
     }
+    raw::set_mask(u64::MAX);
+    if thread.pending.any() && !mutant!("la64_ending_threads_lose_signals") {
+        // The kernel has given it to this thread, so no other one gets it.
+        return raw::RESTART;
+    }
     thread.ended = true;
     thread.process.unwatch_all();
     let head = thread.pending.robust_list.swap(0, Ordering::AcqRel);
@@ -208,6 +213,13 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
             2 => set,
             _ => return err(libc::EINVAL),
         };
+        if mask & !before != 0 && !mutant!("la64_handlers_of_blocked_signals") {
+            raw::set_mask(u64::MAX);
+            if thread.pending.any() {
+                // It came when it was not blocked, so its handler runs before the call.
+                return raw::RESTART;
+            }
+        }
         signal::set_mask(thread, mask);
     }
     let mut bytes = abi.numbers.guest_set(before).to_le_bytes().to_vec();
