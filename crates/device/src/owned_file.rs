@@ -42,8 +42,12 @@ pub(crate) fn lock(file: &File, is_alone: bool) -> Result<(), Errno> {
     let mut naps = 0..NAPS_MAX;
     loop {
         let locked = flock(file, how);
-        if locked != Err(Errno::WOULDBLOCK) || !is_left_behind(file) || naps.next().is_none() {
+        if locked != Err(Errno::WOULDBLOCK) {
             return locked;
+        }
+        if !is_left_behind(file) || naps.next().is_none() {
+            // It may have ended since: then the system lists it no more.
+            return flock(file, how);
         }
         std::thread::sleep(NAP);
     }

@@ -143,7 +143,7 @@ fn counts_of_components_do_not_depend_on_latency() {
 }
 
 /// Whom the first direction's lists join to the giant component is inside when the second one's are
-/// chosen, whatever labels lie between and whoever has the smallest id.
+/// chosen, whatever labels lie between and wherever the smallest id is.
 #[test]
 fn the_second_direction_reads_no_list_of_whom_the_first_one_joined() {
     // A star is the giant component. What the last entry of one long list joins to it lies behind

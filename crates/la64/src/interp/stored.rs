@@ -257,8 +257,9 @@ impl Store {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps other threads from what is kept until the result is dropped: a fork at another time may
-    /// copy the lock of a thread that reads a record, and no thread of the child would release it.
+    /// Keeps other threads from what is kept until the result is dropped: a fork at another time
+    /// may copy the lock of a thread that reads a record, and no thread of the child would release
+    /// it.
     pub fn hold(&self) -> impl Sized {
         self.kept()
     }

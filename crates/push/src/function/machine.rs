@@ -11,8 +11,8 @@ use littoral_la64::interp::Features;
 const MEMORY: u64 = 32 << 20;
 const CODE: u64 = 0x1_0000;
 const PAGE_MAX: u64 = 1 << 16;
-/// An answer is at most ten times its page, as two bytes of text become a value of eight, unless the
-/// function returns a column more than once. A page with more records goes to the host raw.
+/// An answer is at most ten times its page, as two bytes of text become a value of eight, unless
+/// the function returns a column more than once. A page with more records goes to the host raw.
 const OUT_MAX: u64 = 10 * PAGE_MAX;
 
 /// A core, a function on it, and the parameters of a task.

@@ -30,8 +30,8 @@ use crate::error::Result;
 
 /// Bytes of differences that travel in one message, as soon as there are so many.
 const DIFF_MESSAGE_BYTES: usize = 1 << 18;
-/// Messages of differences that may be made and not acknowledged: 512 KiB. Each is in memory several
-/// times on its way: as differences, as a body, as frames, and at its home.
+/// Messages of differences that may be made and not acknowledged: 512 KiB. Each is in memory
+/// several times on its way: as differences, as a body, as frames, and at its home.
 pub(super) const UNDER_WAY_MAX: usize = 2;
 
 impl<F: Frames> Rank<F> {
