@@ -38,7 +38,7 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
         thread.exit_group(args[0] as i32);
     }
     raw::set_mask(u64::MAX);
-    if thread.pending.any() && !mutant!("la64_ending_threads_lose_signals") {
+    if thread.pending.any() {
         // The kernel has given it to this thread, so no other one gets it.
         return raw::RESTART;
     }
@@ -213,7 +213,7 @@ pub(super) fn rt_sigprocmask(thread: &mut Thread, args: &Args) -> i64 {
             2 => set,
             _ => return err(libc::EINVAL),
         };
-        if mask & !before != 0 && !mutant!("la64_handlers_of_blocked_signals") {
+        if mask & !before != 0 {
             raw::set_mask(u64::MAX);
             if thread.pending.any() {
                 // It came when it was not blocked, so its handler runs before the call.
