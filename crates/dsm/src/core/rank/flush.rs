@@ -30,15 +30,9 @@ use crate::error::Result;
 
 /// Bytes of differences that travel in one message, as soon as there are so many.
 const DIFF_MESSAGE_BYTES: usize = 1 << 18;
-<<<<<<< HEAD
-/// Messages of differences that may be made and not acknowledged: 512 KiB. Each is in memory
-/// several times on its way: as differences, as a body, as frames, and at its home.
-pub(super) const UNDER_WAY_MAX: usize = 2;
-=======
 /// Messages of differences that may be made and not acknowledged: 1 MiB. Each is in memory several
 /// times on its way: as differences, as a body, as frames, and at its home.
 pub(super) const UNDER_WAY_MAX: usize = 4;
->>>>>>> parent of 1e4ab3c1 (dsm: make two messages of differences at a time, not four)
 
 impl<F: Frames> Rank<F> {
     /// Sends every written copy's difference home; what follows waits for the acknowledgements.
