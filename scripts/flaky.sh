@@ -5,12 +5,12 @@
 #
 # RUNS (20) times `cargo test --locked --no-fail-fast`, beside LOOPS (4) processes that do nothing but
 # compute. TOGETHER (1) runs go on at a time: more are a harder test, since each is load for the
-# others, and keep more of the processors' time for tests. Seven have run an ext4 file system of 64 GiB free
-# out of room: what removed stores had reserved comes back with the journal's next commit only. After each run the tree must be as it was
-# before the first: no test writes a tracked file or leaves a new one. The last line is `tests.flaky N
-# of RUNS`, N being the runs in which something failed, and the exit code is 0 when N is 0. Logs of
-# failed runs stay in the target folder, under `flaky`. The loops are children of this script, which
-# ends exactly those, also when interrupted.
+# others, and keep more of the processors' time for tests. (Of nine runs, seven at a time, three found an
+# ext4 file system of 65 GiB free without room for stores; one run needs 1.6 GB, and the cause is not
+# known.) After each run the tree must be as it was before the first: no test writes a tracked file or
+# leaves a new one. The last line is `tests.flaky N of RUNS`, N being the runs in which something failed,
+# and the exit code is 0 when N is 0. Logs of failed runs stay in the target folder, under `flaky`. The
+# loops are children of this script, which ends exactly those, also when interrupted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
