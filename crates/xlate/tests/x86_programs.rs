@@ -122,6 +122,13 @@ fn signals_have_the_kernels_frames() {
     Program::of("signals").agrees(&[]);
 }
 
+/// A child in its parent's memory steps on, another program does not.
+#[test]
+fn children_and_programs_of_a_program_that_steps_trap_as_on_the_host() {
+    let said = Program::of("steps").agrees(&["others"]);
+    assert_eq!(said, "steps of both by vfork 8\nanother program 512\n");
+}
+
 /// A list of traps, each with what its handler sees: behind plain instructions, branches, `popf`,
 /// repetitions, system calls, faults; in children and threads. The same without LBT, with barriers,
 /// and with instructions that are counted.

@@ -189,7 +189,7 @@ static void ends(void)
 	      RUN(SET, "nop\n\tnop"));
 	CHILD("blocked", u64 mask = 1ul << (SIGTRAP - 1);
 	      call6(SIGPROCMASK, 0, (long)&mask, 0, 8, 0, 0); RUN(SET, "nop\n\tnop"));
-	/* The children of a process that steps go on stepping; another program does not. */
+	/* The children of a process that steps go on stepping. */
 	static int status;
 	RUN(SET, "mov $57, %%eax\n\tsyscall\n\ttest %%eax, %%eax\n\tjz 3f\n\tmov %%eax, %%edi\n\t"
 	         "lea bytes(%%rip), %%rsi\n\txor %%edx, %%edx\n\txor %%r10d, %%r10d\n\tmov $61, %%eax\n\t"
@@ -198,11 +198,16 @@ static void ends(void)
 	number("steps of a forked child", status >> 8);
 	number("and of its parent", count);
 	count = 0;
+}
+
+/* What shares its parent's memory, or is another program. */
+static void others(void)
+{
 	RUN(SET, "mov $58, %%eax\n\tsyscall\n\ttest %%eax, %%eax\n\tjnz 2f\n\tnop\n\tmov $231, %%eax\n\t"
 	         "xor %%edi, %%edi\n\tsyscall");
 	number("steps of both by vfork", count);
 	count = 0;
-	static char *arguments[] = {"steps", "again", 0}, *variables[] = {0};
+	static char *arguments[] = {"steps", "flag", "", 0}, *variables[] = {0};
 	static char self[4096];
 	call(READLINK, "/proc/self/exe", self, sizeof self - 1);
 	CHILD("another program", register char **a __asm__("rsi") = arguments;
@@ -278,7 +283,7 @@ static void changes(void)
 static void program(int argc, char **argv, char **envp, u64 *auxv)
 {
 	(void)argv, (void)envp, (void)auxv;
-	if (argc > 1) {
+	if (argc > 2) {
 		u64 flags;
 		__asm__ volatile("pushf\n\tpop %0" : "=r"(flags));
 		leave(flags & STEPS ? 1 : 2);
@@ -286,6 +291,10 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	for (int signal = SIGILL; signal <= SIGSEGV; signal++)
 		if (signal != 9)
 			on(signal, told, SA_NODEFER);
+	if (argc > 1) {
+		others();
+		leave(0);
+	}
 	gap = (u8 *)call6(MMAP, 0, 8192, 3, 0x22, -1, 0);
 	call(MUNMAP, gap + 4096, 4096, 0);
 	*gap = 1;
