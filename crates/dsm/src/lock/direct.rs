@@ -2,8 +2,9 @@
 //!
 //! A lock is one word at its home, {released u48, pending u16}, and a slot a rank. To ask is one
 //! fetch-add of the word: it tells the ticket and whether any rank is before. Who must wait leaves
-//! its name in the slot of its ticket and waits on a word of its own window. To release is one more
-//! fetch-add; when a rank waits, the slot of the next ticket is read and one write grants.
+//! its name, {ticket u48, rank plus one u16}, in the slot of its ticket and waits on a word of its
+//! own window. To release is one more fetch-add; when a rank waits, the slot of the next ticket is
+//! read and one write grants.
 //!
 //! Memory is coherent, so no notices travel.
 //!
@@ -14,9 +15,12 @@
 //! - Tickets are served in order. The counts never carry into each other: pending is at most the
 //!   number of ranks, released wraps at 2^48. Checked by
 //!   `the_board_over_tcp_and_the_direct_queue_in_shared_memory_exclude`.
+//! - Ranks that wait have slots of their own, also where tickets begin anew. Checked by
+//!   `waiters_have_slots_of_their_own_where_tickets_begin_anew`.
 //! - A grant is the ticket plus one, so a late one is never taken for the next. Checked by
 //!   `the_board_over_tcp_and_the_direct_queue_in_shared_memory_exclude`.
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_fabric::{Fabric, Rmw};
 
@@ -29,6 +33,27 @@ const ASK: Rmw = Rmw::Add(1);
 /// One more released, one fewer pending.
 const LEAVE: Rmw = Rmw::Add(0xffff);
 const TICKETS: u64 = 1 << 48;
+/// Below this ticket a slot is the ticket modulo the ranks, for every number of ranks.
+const EVEN: u64 = TICKETS - (1 << 32);
+const RANK: u64 = 0xffff;
+
+/// The slot of a ticket in a job of `nodes` ranks.
+///
+/// Tickets begin anew at 2^48, which most numbers of ranks do not divide. At most `nodes - 1` ranks
+/// wait at once, so the last rounds are one slot shorter: the last of them ends with the last
+/// ticket, and a slot comes again after `nodes - 1` tickets at the earliest.
+fn slot_of(ticket: u64, nodes: u64) -> u64 {
+    debug_assert!(ticket < TICKETS, "ticket {ticket} of 2^48");
+    if ticket < EVEN || mutant!("dsm_tickets_end_within_a_round") {
+        return ticket % nodes;
+    }
+    let short_rounds = (nodes - TICKETS % nodes) % nodes;
+    let shorter_from = TICKETS - short_rounds * (nodes - 1);
+    if ticket < shorter_from {
+        return ticket % nodes;
+    }
+    (ticket - shorter_from) % (nodes - 1)
+}
 
 /// A rank's side of the queues in shared memory.
 pub struct DirectLocks<'f, F: ?Sized> {
@@ -74,7 +99,7 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
 
     fn slot(&self, lock: LockId, ticket: u64) -> usize {
         let nodes = u64::from(self.fabric.nodes());
-        self.layout.slots(lock) + 8 * (ticket % nodes) as usize
+        self.layout.slots(lock) + 8 * slot_of(ticket, nodes) as usize
     }
 
     /// The rank that left its name for `ticket`; it does so right after taking it.
@@ -85,8 +110,8 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
             let mut bytes = [0; 8];
             self.fabric.get(home, at, &mut bytes).map_err(lost)?;
             let found = u64::from_le_bytes(bytes);
-            if found >> 16 == (ticket + 1) % TICKETS {
-                return Ok(NodeId((found & 0xffff) as u16));
+            if found >> 16 == ticket && found & RANK != 0 {
+                return Ok(NodeId((found & RANK) as u16 - 1));
             }
             turns += 1;
             if turns.is_multiple_of(1000) {
@@ -106,7 +131,7 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
         if found & PENDING == 0 {
             return Ok(Notices::These(Vec::new()));
         }
-        let name = ((ticket + 1) % TICKETS) << 16 | u64::from(self.fabric.me().0);
+        let name = ticket << 16 | (u64::from(self.fabric.me().0) + 1);
         let slot = self.slot(lock, ticket);
         self.fabric.put(home, slot, &name.to_le_bytes()).map_err(lost)?;
         let at = self.layout.place(lock) + 8;
@@ -199,5 +224,61 @@ impl<F: Fabric + ?Sized> Barriers for DirectLocks<'_, F> {
             self.disseminate()?;
         }
         Ok(Notices::These(Vec::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use littoral_fabric::shm::{ShmFabric, ShmLayout};
+
+    use super::*;
+
+    #[test]
+    fn waiters_have_slots_of_their_own_where_tickets_begin_anew() {
+        for nodes in 2..=40 {
+            for first in [EVEN - 2 * nodes, TICKETS - 2 * nodes * nodes] {
+                let tickets = (first..first + 3 * nodes * nodes).map(|t| t % TICKETS);
+                let slots: Vec<u64> = tickets.map(|t| slot_of(t, nodes)).collect();
+                assert!(slots.iter().all(|&slot| slot < nodes), "{nodes} ranks");
+                for waiting in slots.windows(nodes as usize - 1) {
+                    let mut apart = waiting.to_vec();
+                    apart.sort_unstable();
+                    apart.dedup();
+                    assert_eq!(apart.len(), waiting.len(), "{nodes} ranks: {waiting:?}");
+                }
+            }
+        }
+    }
+
+    /// Two ranks, whose number divides that of the tickets: here names and grants begin anew.
+    #[test]
+    fn sections_go_on_where_tickets_begin_anew() {
+        const LOCK: LockId = LockId(0);
+        let layout = LockLayout::new(0, 1, 2);
+        let memory = ShmLayout::new(2, layout.bytes());
+        let file = tempfile::tempfile().unwrap();
+        memory.create(&file).unwrap();
+        let job = [0, 1].map(|n| ShmFabric::attach(&file, memory, NodeId(n)).unwrap());
+        let word = (TICKETS - 300) << 16;
+        job[0].put(layout.home(LOCK), layout.word(LOCK), &word.to_le_bytes()).unwrap();
+        let inside = &AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for fabric in &job {
+                s.spawn(move || {
+                    let mut locks = DirectLocks::new(fabric, layout);
+                    for _ in 0..300 {
+                        locks.acquire(LOCK).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        locks.release(LOCK, &[]).unwrap();
+                    }
+                });
+            }
+        });
+        let mut word = [0; 8];
+        job[0].get(layout.home(LOCK), layout.word(LOCK), &mut word).unwrap();
+        assert_eq!(u64::from_le_bytes(word), 300 << 16);
     }
 }
