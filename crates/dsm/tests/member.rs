@@ -6,13 +6,17 @@
 mod raw;
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use littoral_base::units::NodeId;
 use littoral_dsm::Kind;
 use littoral_dsm::job::member::{Member, Piece};
 use littoral_dsm::memory::{Mechanism, page_bytes};
 use littoral_dsm::runtime::Config;
-use littoral_dsm::runtime::carrier::Solo;
+use littoral_dsm::runtime::carrier::{Carrier, Solo};
+use littoral_fabric::Liveness;
 use raw::word;
 use support::{COPIES, Over, WITH_POINTERS, run_members};
 
@@ -135,6 +139,61 @@ fn letters_and_condition_variables_reach_the_other_rank() {
                 member.finish().unwrap();
             },
         );
+    }
+}
+
+/// The way to rank 1 of two, which manages a condition variable and answers a while after it is
+/// asked.
+#[derive(Default)]
+struct Manager {
+    is_asked: AtomicBool,
+    answers: AtomicU32,
+    has_answered: Arc<AtomicBool>,
+}
+
+impl Carrier for Manager {
+    fn me(&self) -> NodeId {
+        NodeId(0)
+    }
+    fn ranks(&self) -> u16 {
+        2
+    }
+    fn post_bytes_max(&self) -> usize {
+        1 << 20
+    }
+    /// The tag of a body is behind the frame's number and a byte.
+    fn try_post(&self, _to: NodeId, frame: &[u8]) -> littoral_dsm::Result<bool> {
+        self.is_asked.fetch_or(frame.get(5) == Some(&7), Ordering::SeqCst);
+        Ok(true)
+    }
+    /// Variable 1 was changed as asked.
+    fn receive(&self, timeout: Duration) -> littoral_dsm::Result<Option<(NodeId, Vec<u8>)>> {
+        if !self.is_asked.swap(false, Ordering::SeqCst) {
+            std::thread::sleep(timeout);
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        self.has_answered.store(true, Ordering::SeqCst);
+        let number = self.answers.fetch_add(1, Ordering::SeqCst).to_le_bytes();
+        Ok(Some((NodeId(1), [&number[..], &[0], &[7, 4, 1, 0, 0, 0]].concat())))
+    }
+    fn show_life(&self) -> littoral_dsm::Result<()> {
+        Ok(())
+    }
+    fn liveness(&self, _rank: NodeId) -> Liveness {
+        Liveness::Alive
+    }
+}
+
+#[test]
+fn a_condition_variable_is_changed_when_its_manager_has_said_so() {
+    let has_answered = Arc::new(AtomicBool::new(false));
+    let carrier = Manager { has_answered: Arc::clone(&has_answered), ..Manager::default() };
+    let config = Config { bytes_max: 1 << 20, ..Config::default() };
+    let member = Member::start(Box::new(carrier), config).unwrap();
+    for on in [true, false] {
+        member.set_flag(1, on).unwrap();
+        assert!(has_answered.swap(false, Ordering::SeqCst), "the manager may not know of it");
     }
 }
 

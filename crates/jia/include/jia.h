@@ -64,7 +64,8 @@ void jia_unlock(int lock);
 void jia_barrier(void);
 void jia_wait(void);
 
-/* Condition variables are 0 to 15; they make no memory coherent. */
+/* Condition variables are 0 to 15; they make no memory coherent. When jia_setcv or jia_resetcv returns the
+ * variable is so for every rank. */
 void jia_setcv(int cv);
 void jia_resetcv(int cv);
 void jia_waitcv(int cv);

@@ -253,7 +253,7 @@ impl Member {
         (0..ranks).map(|rank| self.node.receive(NodeId(rank), EXCHANGED, 1)).collect()
     }
 
-    /// Sets a condition variable, or resets it.
+    /// Sets a condition variable, or resets it; when this returns it is so for every rank.
     ///
     /// # Errors
     /// `Kind::PeerLost`, `Kind::Unsupported` in virtual time.

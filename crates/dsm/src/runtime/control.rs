@@ -18,10 +18,13 @@ pub(super) enum CvAct {
     Wait,
     /// From the manager: it is set.
     Granted,
+    /// From the manager: it has set or reset it, as was asked.
+    Heard,
 }
 
 impl CvAct {
-    pub(super) const ALL: [CvAct; 4] = [CvAct::Set, CvAct::Reset, CvAct::Wait, CvAct::Granted];
+    pub(super) const ALL: [CvAct; 5] =
+        [CvAct::Set, CvAct::Reset, CvAct::Wait, CvAct::Granted, CvAct::Heard];
 }
 
 /// A body of the link.
@@ -46,7 +49,8 @@ pub(super) enum Body {
     Mail { channel: u8, tag: i32, bytes: Vec<u8> },
     /// So many bytes of letters from the receiver of this are taken, or may wait here.
     Credit { bytes: u64 },
-    /// Something is done to a condition variable, or (`Granted`) it is set.
+    /// Something is done to a condition variable; or it is set (`Granted`), or was changed as asked
+    /// (`Heard`).
     Cv { act: CvAct, cv: u32 },
 }
 
@@ -164,6 +168,7 @@ mod tests {
             Body::Agreed { count: 1, fingerprint: 2 },
             Body::Mail { channel: 1, tag: -5, bytes: vec![1, 2, 3] },
             Body::Cv { act: CvAct::Granted, cv: 15 },
+            Body::Cv { act: CvAct::Heard, cv: 15 },
             Body::Credit { bytes: 1 << 40 },
             Body::Combined(vec![
                 Message::DiffsApplied,

@@ -263,6 +263,9 @@ impl Engine {
                 self.post(carrier, rank, &Body::Cv { act: granted, cv });
             }
         }
+        if from != self.me && matches!(act, CvAct::Set | CvAct::Reset) {
+            self.post(carrier, from, &Body::Cv { act: CvAct::Heard, cv });
+        }
     }
 
     /// Sends a body to another rank.

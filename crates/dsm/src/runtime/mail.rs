@@ -10,7 +10,12 @@
 //!   sender waits. Checked by `letters_wait_at_the_sender_while_their_receiver_computes`.
 //! - A letter and a grant reach the rank they are for, this one included. Checked by
 //!   `letters_and_condition_variables_reach_the_other_rank`.
+//! - A condition variable is changed when the call that changes it returns, so that what ranks do
+//!   to it takes the order that a lock, a barrier or a letter gives their calls: messages of two
+//!   ranks to its manager have none. Checked by
+//!   `a_condition_variable_is_changed_when_its_manager_has_said_so`.
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
@@ -72,9 +77,13 @@ impl Node {
         Ok(letter)
     }
 
-    /// Sets a condition variable, or resets it.
+    /// Sets a condition variable, or resets it; it is so when this returns.
     pub(crate) fn set_flag(&self, cv: u32, on: bool) -> Result<()> {
-        self.act(if on { CvAct::Set } else { CvAct::Reset }, cv)
+        self.act(if on { CvAct::Set } else { CvAct::Reset }, cv)?;
+        if self.manager(cv) == self.me() || mutant!("dsm_variables_changed_later") {
+            return Ok(());
+        }
+        self.common.wait_for(|engine| engine.mailbox.take_heard(cv))
     }
 
     fn act(&self, act: CvAct, cv: u32) -> Result<()> {

@@ -52,6 +52,8 @@ pub(super) struct Mailbox {
     flags: BTreeMap<u32, Flag>,
     /// Condition variables that the manager says are set, waited for here.
     granted: Vec<u32>,
+    /// Condition variables that the manager has changed as this rank asked.
+    heard: Vec<u32>,
 }
 
 impl Mailbox {
@@ -127,15 +129,25 @@ impl Mailbox {
             CvAct::Wait if flag.is_set => return vec![from],
             CvAct::Wait => flag.waiting.push(from),
             CvAct::Granted => self.granted.push(cv),
+            CvAct::Heard => self.heard.push(cv),
         }
         Vec::new()
     }
 
     pub(super) fn take_grant(&mut self, cv: u32) -> Option<()> {
-        let at = self.granted.iter().position(|n| *n == cv)?;
-        self.granted.swap_remove(at);
-        Some(())
+        take_one(&mut self.granted, cv)
     }
+
+    /// Whether the manager has said that it has changed the variable, once for each time.
+    pub(super) fn take_heard(&mut self, cv: u32) -> Option<()> {
+        take_one(&mut self.heard, cv)
+    }
+}
+
+fn take_one(all: &mut Vec<u32>, cv: u32) -> Option<()> {
+    let at = all.iter().position(|n| *n == cv)?;
+    all.swap_remove(at);
+    Some(())
 }
 
 #[cfg(test)]
