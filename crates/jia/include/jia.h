@@ -74,7 +74,7 @@ void jia_waitcv(int cv);
 void jia_send(char *buffer, int len, int host, int tag);
 int jia_recv(char *buffer, int len, int host, int tag);
 void jia_bcast(char *buffer, int len, int root);
-/* op: 0 sum, 1 product, 2 least of int; 10 to 12 of float; 20 to 22 of double. */
+/* op: 0 sum, 1 greatest, 2 least of int; 10 to 12 of float; 20 to 22 of double. */
 void jia_reduce(char *from, char *into, int count, int op, int root);
 
 /* jia_get makes the page of an address present; jia_put copies a page from a buffer to the page that
