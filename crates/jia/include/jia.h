@@ -65,7 +65,7 @@ void jia_barrier(void);
 void jia_wait(void);
 
 /* Condition variables are 0 to 15; they make no memory coherent. When jia_setcv or jia_resetcv returns the
- * variable is so for every rank. */
+ * variable is so for every rank. In a job of one rank jia_waitcv waits for nothing. */
 void jia_setcv(int cv);
 void jia_resetcv(int cv);
 void jia_waitcv(int cv);
