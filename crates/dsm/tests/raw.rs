@@ -290,6 +290,36 @@ fn a_fault_that_is_nobodys_goes_where_it_went_before() {
     assert_eq!(out.status.signal(), Some(11));
 }
 
+/// A signal that a process sends, which is no fault of an access, ends the process by default. Where
+/// it is ignored, shared memory works on.
+#[test]
+fn a_signal_that_was_sent_does_what_it_did_before() {
+    const CHILD: &str = "DSM_TEST_SENT";
+    const NAME: &str = "a_signal_that_was_sent_does_what_it_did_before";
+    if let Ok(before) = std::env::var(CHILD) {
+        let before = if before == "ignored" { libc::SIG_IGN } else { libc::SIG_DFL };
+        // SAFETY: both are actions that a signal may have.
+        unsafe { libc::signal(libc::SIGSEGV, before) };
+        let config = Config { mechanism: Some(Mechanism::Mprotect), ..Config::default() };
+        let mut job = Job::start(Box::new(littoral_dsm::runtime::carrier::Solo), config).unwrap();
+        let s = job.alloc_slice::<u64>(1, Homes::At(0)).unwrap();
+        let p = raw(&job, s);
+        // SAFETY: the signal's handler is the library's, which waits for it.
+        assert_eq!(unsafe { libc::raise(libc::SIGSEGV) }, 0);
+        store(p, 5);
+        assert_eq!(load(p), 5);
+        job.finish().unwrap();
+        return;
+    }
+    use std::os::unix::process::ExitStatusExt as _;
+    for (before, ends) in [("ignored", None), ("default", Some(libc::SIGSEGV))] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let out = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, before).output().unwrap();
+        let end = (out.status.signal(), out.status.success());
+        assert_eq!(end, (ends, ends.is_none()), "{before}: {out:?}");
+    }
+}
+
 /// A child made by `fork` has no shared memory: its access ends it in words, and its rank goes on.
 #[test]
 fn a_forked_child_that_touches_shared_memory_ends_in_words() {

@@ -18,10 +18,15 @@
 //! - An address of no region goes to the handler that was installed before, or since, with the
 //!   mask and the flags that it was installed with. Checked by
 //!   `a_fault_that_is_nobodys_goes_where_it_went_before`, `every_program_agrees_over_tcp`.
+//! - A signal that a process has sent goes there too: it ends this process where it would have
+//!   without the library, and where it is ignored this handler stays. Checked by
+//!   `a_signal_that_was_sent_does_what_it_did_before`.
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use littoral_base::mutant;
 
 /// Regions of one process: ranks run as threads in tests.
 const REGIONS_MAX: usize = 256;
@@ -121,10 +126,14 @@ fn install_one(signal: i32) -> libc::sigaction {
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes valid pointers for the length of the handler; `errno` is this
     // thread's.
-    let (address, write, errno) =
-        unsafe { ((*info).si_addr().addr(), was_write(context), *libc::__errno_location()) };
-    if !dispatch(address, write, context) {
-        pass_on(signal, info, context);
+    let (address, code, write, errno) = unsafe {
+        let address = (*info).si_addr().addr();
+        (address, (*info).si_code, was_write(context), *libc::__errno_location())
+    };
+    // Where a process has sent the signal, its number and user are in the address's place.
+    let is_sent = code <= 0 && !mutant!("dsm_sent_signal_is_a_fault");
+    if is_sent || !dispatch(address, write, context) {
+        pass_on(signal, info, context, is_sent);
     }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
@@ -262,8 +271,8 @@ fn prepare(signal: i32, action: &libc::sigaction) {
 }
 
 /// A fault that is not ours goes where it would have gone; the default action needs the access to
-/// be repeated under it.
-fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+/// be repeated under it, or the signal where one was sent.
+fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_sent: bool) {
     // SAFETY: null or a box that is never freed.
     let before = unsafe { previous(signal).load(Ordering::Acquire).as_ref() };
     if let Some(before) = before {
@@ -282,12 +291,17 @@ fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) 
                 let f = std::mem::transmute::<usize, extern "C" fn(i32)>(b.sa_sigaction);
                 f(signal);
             }
+            Some(b) if b.sa_sigaction == libc::SIG_IGN && is_sent => {}
             // The kernel's own call: the C library's may be the program's way to this module. An
             // action of zeros is the default one; eight bytes of mask.
             _ => {
                 let default = [0usize; 8];
                 let old = std::ptr::null_mut::<usize>();
                 libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), old, 8);
+                if is_sent {
+                    // It is blocked until this handler returns.
+                    libc::raise(signal);
+                }
             }
         }
     }
