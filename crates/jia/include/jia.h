@@ -13,7 +13,8 @@
  *
  * A signal's handler may call and may touch shared memory. Where it interrupts a call of the library or a
  * fault of shared memory in its own thread, that ends the job in words. It must not interrupt malloc and
- * its like: a fault allocates, so the thread would wait for itself. */
+ * its like: a fault allocates, so the thread would wait for itself. A thread that touches shared memory
+ * must not block SIGSEGV and SIGBUS by sigprocmask or pthread_sigmask: a fault ends its rank then. */
 #ifndef LITTORAL_JIA_H
 #define LITTORAL_JIA_H
 

@@ -24,6 +24,12 @@ static void ring(int number)
     rung = rung + 1;
 }
 
+static void touch(int number)
+{
+    (void)number;
+    shared[1024 * jiapid] += 1;
+}
+
 static char reserve[1 << 17];
 static sigjmp_buf out;
 
@@ -115,6 +121,16 @@ int main(int argc, char **argv)
     jia_barrier();
     CHECK(pthread_create(&threads[0], NULL, overflow, NULL) == 0);
     pthread_join(threads[0], NULL);
+    jia_barrier();
+    for (i = 0; i < jiahosts; i++) CHECK(shared[1024 * i] == 1);
+    /* A handler that asks for all signals to be blocked has its faults all the same. */
+    shared = (int *)jia_alloc(4096 * jiahosts);
+    memset(&own, 0, sizeof(own));
+    own.sa_handler = touch;
+    sigfillset(&own.sa_mask);
+    CHECK(sigaction(SIGUSR1, &own, NULL) == 0);
+    jia_barrier();
+    raise(SIGUSR1);
     jia_barrier();
     for (i = 0; i < jiahosts; i++) CHECK(shared[1024 * i] == 1);
     AGREED("signals");

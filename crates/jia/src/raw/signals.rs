@@ -5,11 +5,14 @@
 //! its own: this crate's functions of those names come before the C library's. A program that is
 //! compiled as C of 1989 calls `__sysv_signal` where it says `signal`.
 //!
-//! For other signals, and before the library has a handler, nothing changes.
+//! Handlers of other signals do not block these two, whatever their mask says: where a fault's
+//! signal is blocked, the kernel ends the process in place of calling the handler. Else nothing
+//! changes for other signals, and before the library has a handler.
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 
+use littoral_base::mutant;
 use littoral_dsm::memory::foreign;
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
@@ -46,8 +49,24 @@ pub unsafe extern "C" fn sigaction(
         }
         return 0;
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: null or a valid action, as the caller promises.
+    let action = unsafe { action.as_ref() }.map(without_faults);
+    let action = action.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: null or an action of this frame; the caller's own arguments.
     real().map_or(-1, |real| unsafe { real(signal, action, before) })
+}
+
+/// The action with a mask that leaves the signals of faults unblocked: its handler may touch shared
+/// memory.
+fn without_faults(action: &libc::sigaction) -> libc::sigaction {
+    let mut action = *action;
+    if !mutant!("jia_handlers_block_faults") {
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            // SAFETY: the set is a variable of this frame, the number that of a signal.
+            unsafe { libc::sigdelset(&raw mut action.sa_mask, signal) };
+        }
+    }
+    action
 }
 
 /// The C library's `signal`, but for faults of shared memory.
