@@ -15,9 +15,9 @@ use littoral_dsm::virtual_time::Compute;
 use littoral_fabric::timing::Timing;
 
 /// Programs that check themselves against one process.
-const SELF_CHECKING: [&str; 15] = [
-    "alloc", "sync", "message", "system", "anl", "numa", "signals", "c89", "sor", "mm", "lu", "is",
-    "tsp", "water", "ocean",
+const SELF_CHECKING: [&str; 16] = [
+    "alloc", "sync", "message", "system", "anl", "numa", "signals", "c89", "old", "sor", "mm",
+    "lu", "is", "tsp", "water", "ocean",
 ];
 /// Those of them that exchange no messages, which virtual time has no model for.
 const IN_VIRTUAL_TIME: [&str; 8] = ["sor", "mm", "lu", "is", "tsp", "water", "ocean", "numa"];

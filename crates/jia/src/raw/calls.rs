@@ -96,8 +96,13 @@ export! {
 export! {
     /// Waits for every rank and leaves the job; shared memory is gone then. A second call does
     /// nothing.
-    fn jia_exit() {
+    ///
+    /// C sees a function without a value. Before C of 1999, and with a `main` that is `void`, a
+    /// program without a last `return` ends with the code that its last call leaves where values
+    /// are returned, and that call is this one.
+    fn jia_exit() -> c_int {
         leave();
+        if mutant!("jia_exit_leaves_a_code") { 5 } else { 0 }
     }
 }
 

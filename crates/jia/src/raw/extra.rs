@@ -238,7 +238,7 @@ export! {
 
 export! {
     /// The paper's library: leaves the job.
-    fn jia_numa_exit() {
-        jia_exit();
+    fn jia_numa_exit() -> c_int {
+        jia_exit()
     }
 }
