@@ -14,7 +14,11 @@
  * A signal's handler may call and may touch shared memory. Where it interrupts a call of the library or a
  * fault of shared memory in its own thread, that ends the job in words. It must not interrupt malloc and
  * its like: a fault allocates, so the thread would wait for itself. A thread that touches shared memory
- * must not block SIGSEGV and SIGBUS by sigprocmask or pthread_sigmask: a fault ends its rank then. */
+ * must not block SIGSEGV and SIGBUS by sigprocmask or pthread_sigmask: a fault ends its rank then.
+ *
+ * A system call does not fault: read(2) into shared memory, or write(2) from it, fails with EFAULT where a page
+ * is not there for it, and so do fread and fwrite of long buffers. Since the last lock, unlock or barrier the
+ * program must have written a byte of each page that the call writes, and read one of each that it reads. */
 #ifndef LITTORAL_JIA_H
 #define LITTORAL_JIA_H
 
