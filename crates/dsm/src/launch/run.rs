@@ -12,6 +12,8 @@
 //! - Ranks of a hosts file are killed [`GRACE_HOSTS`] and the job's silence after the first
 //!   failure, or [`GRACE_HOSTS`] after a host was not reached, which is named. Checked by
 //!   `a_host_that_is_not_reached_is_named_and_ends_the_job`.
+//! - A rank that has left the job in good order ends no other, whatever its code: the others may
+//!   still be at work on what they have computed. Checked by `a_rank_that_has_left_ends_no_other`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
 //!   standard error once per stop. Checked by
 //!   `a_rank_stopped_at_any_point_holds_the_job_and_no_more`,
@@ -43,7 +45,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::hosts::Host;
 use super::{POOL_PAGE_BYTES, PREFIX, command, label, lines_at, raw, settings, shm_layout};
 use crate::error::{Error, Kind, Result};
-use crate::runtime::{Config, board_bytes, has_joined, pages_bytes, say, suspects, waiting_for};
+use crate::runtime::{
+    Config, board_bytes, has_joined, has_left, pages_bytes, say, suspects, waiting_for,
+};
 use crate::virtual_time::Compute;
 use crate::virtual_time::conductor::{Conductor, Report};
 
@@ -441,7 +445,8 @@ impl Started {
                 running.for_each(|r| r.name_when_stopped(self.silence));
             }
             job.code = verdict(&job.ends, &self.blamed());
-            if job.code != 0 {
+            let board = self.board.as_ref();
+            if has_failed(&job.ends, |rank| board.is_some_and(|board| has_left(board, rank))) {
                 failed.get_or_insert_with(Instant::now);
             }
             if job.ends.len() == before {
@@ -521,6 +526,12 @@ fn verdict(ends: &[End], blamed: &[NodeId]) -> u8 {
     found.or_else(|| ends.iter().find(failed)).map_or(0, |e| code(e.status))
 }
 
+/// Whether a rank has failed that had not left the job in good order.
+fn has_failed(ends: &[End], has_left: impl Fn(u16) -> bool) -> bool {
+    let is_over = |rank| has_left(rank) && !mutant!("dsm_ranks_end_with_who_has_left");
+    ends.iter().any(|end| !end.status.success() && !is_over(end.rank))
+}
+
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
@@ -563,6 +574,16 @@ mod tests {
         assert_eq!(verdict(&[fine, lost, struck]), 137);
         assert_eq!(verdict(&[lost, end(0, 9, true)]), 3, "the launcher's own signal is no cause");
         assert_eq!(verdict(&[end(0, 9, true)]), 137);
+    }
+
+    #[test]
+    fn a_rank_that_has_left_ends_no_other() {
+        let ends = [end(0, 0, false), end(1, 7 << 8, false)];
+        assert!(!has_failed(&ends[..1], |_| false));
+        assert!(has_failed(&ends, |_| false));
+        assert!(has_failed(&ends, |rank| rank == 0));
+        assert!(!has_failed(&ends, |rank| rank == 1));
+        assert_eq!(verdict(&ends, &[]), 7, "its code is the job's all the same");
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! lines, and all later ones go by it; the launcher, too.
 //!
 //! A line is 16 words: {process, how many locks, lock 0, ...}; at most [`SHOWN_MAX`] are shown. The
-//! verdict is {state word, length word, suspects u16 each after their count u16, text}.
+//! top bit of the first word says that the rank has left the job in good order. The verdict is
+//! {state word, length word, suspects u16 each after their count u16, text}.
 //!
 //! Invariants
 //! - A verdict is written once, by the rank that took its state from [`UNSAID`]; it is read only
@@ -18,6 +19,8 @@
 //!   `the_first_verdict_stands_and_the_launcher_reads_it`.
 //! - A rank that ends because of a verdict ends after it was written: who finds such a rank dead
 //!   finds the verdict. Checked by `a_rank_that_died_of_a_death_is_never_named`.
+//! - A rank that has left is shown to have, and one that has only joined is not. Checked by
+//!   `the_launcher_reads_which_ranks_have_left`.
 //! - A rank killed while it writes leaves no verdict; then each rank goes by what it sees. Checked
 //!   by `a_verdict_is_whole_or_none_and_never_too_long`.
 
@@ -34,6 +37,8 @@ use crate::core::message::LockId;
 use crate::memory::Memory;
 
 const LINE_BYTES: usize = 128;
+/// The bit of a line's first word of a rank that has left.
+const LEFT: u64 = 1 << 63;
 /// Nested locks that a line has room for.
 const SHOWN_MAX: usize = 14;
 const VERDICT_BYTES: usize = 4096;
@@ -94,9 +99,18 @@ fn verdict_at(ranks: u16) -> usize {
 
 /// Whether `rank` has taken its line of the board in `file`; the launcher's look.
 pub(crate) fn has_joined(file: &File, rank: u16) -> bool {
-    let mut process = [0; 8];
-    let read = file.read_exact_at(&mut process, u64::from(rank) * LINE_BYTES as u64);
-    read.is_ok() && process != [0; 8]
+    first_word(file, rank) != 0
+}
+
+/// Whether `rank` has left the job in good order, by the board in `file`; the launcher's look.
+pub(crate) fn has_left(file: &File, rank: u16) -> bool {
+    first_word(file, rank) & LEFT != 0
+}
+
+fn first_word(file: &File, rank: u16) -> u64 {
+    let mut word = [0; 8];
+    let read = file.read_exact_at(&mut word, u64::from(rank) * LINE_BYTES as u64);
+    read.map_or(0, |()| u64::from_ne_bytes(word))
 }
 
 /// The suspects that the board in `file` names; the launcher's look.
@@ -130,6 +144,11 @@ impl Board {
 
     fn get(&self, rank: NodeId, word: usize) -> u64 {
         self.memory.word(rank.index() * LINE_BYTES + 8 * word).load(Ordering::Relaxed)
+    }
+
+    /// Shows that this rank has left the job in good order.
+    pub(crate) fn leave(&self) {
+        self.put(0, u64::from(std::process::id()) | LEFT);
     }
 
     /// Shows the locks this rank holds.
@@ -210,6 +229,16 @@ pub(super) mod tests {
         assert_eq!(boards[0].pronounce(&first), Some(first.clone()));
         assert_eq!(boards[1].pronounce(&verdict(0, "another")), Some(first));
         assert_eq!(suspects(&file, 3), [NodeId(1)]);
+    }
+
+    #[test]
+    fn the_launcher_reads_which_ranks_have_left() {
+        let file = blank(3);
+        let boards = [0, 2].map(|me| Board::open(&file, 3, NodeId(me)).unwrap());
+        boards[1].leave();
+        let seen = |look: fn(&File, u16) -> bool| [0, 1, 2].map(|rank| look(&file, rank));
+        assert_eq!(seen(has_left), [false, false, true]);
+        assert_eq!(seen(has_joined), [true, false, true]);
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Engine {
         }
     }
 
+    /// Shows the launcher of this machine's ranks that this one has left in good order.
+    pub(super) fn show_left(&self) {
+        self.board.iter().for_each(Board::leave);
+    }
+
     pub(super) fn broadcast(&mut self, carrier: &dyn Carrier, body: &Body) {
         let bytes = body.encode();
         for n in 0..carrier.ranks() {

@@ -62,7 +62,7 @@ use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segm
 use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
-pub(crate) use board::{board_bytes, has_joined, suspects};
+pub(crate) use board::{board_bytes, has_joined, has_left, suspects};
 use carrier::Carrier;
 use changes::Changes;
 pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
@@ -357,6 +357,7 @@ impl Node {
         let common = &self.common;
         if let Some(turns) = common.carrier.turns() {
             common.part_in_turns(turns)?;
+            common.locked().show_left();
             self.finished.store(true, Ordering::Release);
             return Ok(());
         }
@@ -367,6 +368,7 @@ impl Node {
         loop {
             let sent = engine.drain(&*common.carrier);
             if sent && engine.all_finished() {
+                engine.show_left();
                 self.finished.store(true, Ordering::Release);
                 return Ok(());
             }
