@@ -137,7 +137,7 @@ impl Agent {
     }
 
     fn frames(&mut self, shared: &Shared, n: usize, peer: &Peer) {
-        let buffer = std::mem::take(&mut self.buffers[n]);
+        let mut buffer = std::mem::take(&mut self.buffers[n]);
         let mut rest = &buffer[..];
         loop {
             let (kind, applied, body, after) = match split_frame(rest) {
@@ -156,7 +156,10 @@ impl Agent {
             }
             rest = after;
         }
-        self.buffers[n] = rest.to_vec();
+        // What has come of a long frame is not copied at each read: there are a thousand of 64 MiB.
+        let taken = buffer.len() - rest.len();
+        buffer.drain(..taken);
+        self.buffers[n] = if buffer.is_empty() { Vec::new() } else { buffer };
     }
 
     fn frame(
