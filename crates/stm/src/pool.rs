@@ -182,7 +182,7 @@ impl<D: Domain> Pool<D> {
         };
         if restart == Restart::Scan || pending.must_scan {
             pool.resolve_all()?;
-            recover::finish(&pool.domain, &pool.layout, &pool.boot, &pending)?;
+            recover::finish(&pool.domain, &pool.layout, &pool.boot, &pending, &pool.entries())?;
         }
         pool.learn_names()?;
         Ok(pool)

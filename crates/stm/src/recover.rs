@@ -8,7 +8,7 @@
 //!
 //! Slabs are resolved when first touched ([`crate::slab`]), judged by the frontiers and dead lists
 //! as they were then. When a dead list is full, or a scan was asked for, every slab is resolved at
-//! once and, all bad stamps being gone, the dead lists are emptied.
+//! once and, once no bad stamp is left on the medium, the dead lists are emptied.
 //!
 //! Each step repeated after a crash inside recovery gives the same or a safer state: step 1 finds
 //! its entry, step 2 skips one more clock at worst.
@@ -21,7 +21,7 @@ use littoral_base::mutant;
 use littoral_device::memory::Domain;
 
 use crate::error::{Error, Kind, Result, device};
-use crate::format::{DEAD_MAX, Frontier, Layout};
+use crate::format::{DEAD_MAX, Frontier, Layout, SlabEntry};
 use crate::word::Stamp;
 
 /// How a pool is opened.
@@ -120,14 +120,24 @@ fn pass_over<D: Domain>(
     domain.fence().map_err(device("clear the active marks"))
 }
 
-/// Empties the dead lists; every slab has been resolved and scrubbed durably.
+/// Empties the dead lists; every slab in use, by its entry, has been resolved.
 pub(crate) fn finish<D: Domain>(
     domain: &D,
     layout: &Layout,
     boot: &Boot,
     pending: &Pending,
+    entries: &[Option<SlabEntry>],
 ) -> Result<()> {
+    debug_assert!(entries.len() == layout.slabs, "one entry a slab");
     if boot.has_dead() {
+        // An earlier restart may have ended between scrubbing a stamp and its fence: here that
+        // stamp reads as zero, the medium holds it still, and only its dead clock refuses it.
+        if !mutant!("stm_scan_trusts_unfenced") {
+            for slab in (0..layout.slabs).filter(|&slab| entries[slab].is_some()) {
+                domain.write_back(layout.slab_offset(slab), layout.slab_bytes());
+            }
+            domain.fence().map_err(device("what was scrubbed before"))?;
+        }
         for tid in 0..layout.threads {
             Frontier::clear_dead(domain, layout, tid);
         }

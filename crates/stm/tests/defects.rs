@@ -428,3 +428,47 @@ fn a_restart_makes_durable_what_it_builds_on() {
     assert_eq!(coverage.failure, None);
     assert!(coverage.images_count > 0);
 }
+
+/// A process is killed between scrubbing a version that never committed and the fence after it. The
+/// next restart scans and empties the dead lists: a power cut must not bring the version back.
+#[test]
+fn a_scan_makes_durable_what_an_earlier_restart_scrubbed() {
+    let sim = Arc::new(Sim::new(32 << 10));
+    let cell = as_actor(1, || {
+        let pool = Pool::create(Arc::clone(&sim), &options()).unwrap();
+        let [cell] = cells(&pool);
+        let mut th = pool.thread().unwrap();
+        sim.on_fence(|_| panic!("killed"));
+        let write = || th.atomically(|tx| tx.write(cell, &Cell { value: 2 }));
+        assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "a commit has fences");
+        std::mem::forget(th);
+        std::mem::forget(pool);
+        cell
+    });
+    // Its version reaches the medium, what makes it valid does not.
+    sim.settle();
+    as_actor(2, || {
+        let pool = Pool::open(Arc::clone(&sim), Restart::Lazy).unwrap();
+        let mut th = pool.thread().unwrap();
+        sim.on_fence(|_| panic!("killed"));
+        let read = || th.read_only(|tx| tx.read(cell));
+        assert!(catch_unwind(AssertUnwindSafe(read)).is_err(), "a stamp is scrubbed with a fence");
+        std::mem::forget(th);
+        std::mem::forget(pool);
+    });
+    as_actor(3, || {
+        let pool = Pool::open(Arc::clone(&sim), Restart::Scan).unwrap();
+        let mut th = pool.thread().unwrap();
+        assert_eq!(th.read_only(|tx| tx.read(cell)).unwrap().value, 0);
+    });
+    let coverage = sim.trace().enumerate(&Enumerate::default(), |image| {
+        let pool = Pool::open(Sim::from_image(image.words), Restart::Lazy).unwrap();
+        let found = pool.thread().unwrap().read_only(|tx| tx.read(cell));
+        match found {
+            Ok(Cell { value: 0 }) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    assert_eq!(coverage.failure, None);
+    assert!(coverage.images_count > 10, "{coverage:?}");
+}
