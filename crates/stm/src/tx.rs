@@ -37,6 +37,7 @@ use crate::root::Root;
 use crate::table::Place;
 use crate::thread::{ReadEntry, Thread, WriteEntry};
 use crate::word::{CLOCK_MAX, Orec, Stamp, State};
+use standing::Standing;
 
 /// Writes among which one is found by looking at each; more are indexed when one is asked for.
 const SCAN_MAX: usize = 16;
@@ -55,56 +56,21 @@ pub(crate) enum Mode {
     Snapshot(u64),
 }
 
-/// What structures need of a transaction; implemented by [`Tx`] and by the baselines measured
-/// beside it.
-pub trait Access {
-    /// Copies a record.
-    ///
-    /// # Errors
-    /// A conflict, or `Kind::BadReference`.
-    fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort>;
-    /// Looks at a record's words without copying it all; `look` may run more than once and on words
-    /// that are being replaced (see [`Words`]), only what it made of sound ones is answered.
-    ///
-    /// # Errors
-    /// As `read`.
-    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, look: L) -> Result<L::Out, Abort>;
-    /// The same with a closure.
-    ///
-    /// # Errors
-    /// As `read`.
-    #[inline(always)]
-    fn inspect<T: Record, R>(
-        &mut self,
-        at: Ref<T>,
-        look: impl FnMut(Words<'_>) -> R,
-    ) -> Result<R, Abort> {
-        self.look(at, By(look))
-    }
-    /// Replaces a record.
-    ///
-    /// # Errors
-    /// As `read`; `Kind::ReadOnly`.
-    fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort>;
-    /// Makes a record.
-    ///
-    /// # Errors
-    /// A conflict, `Kind::Full`, `Kind::ReadOnly`.
-    fn alloc<T: Record>(&mut self, value: &T) -> Result<Ref<T>, Abort>;
-    /// Ends a record.
-    ///
-    /// # Errors
-    /// As `write`.
-    fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort>;
-}
-
+mod access;
 mod roots;
+mod standing;
+
+pub use access::Access;
 
 /// A running transaction.
+///
+/// A closure may drop the error of a read that is no conflict. The error ([`Abort`]) of any other
+/// operation ends the transaction, also where the closure drops it.
 pub struct Tx<'t, 'p, D: Domain> {
     th: &'t mut Thread<'p, D>,
     pool: &'p Pool<D>,
     mode: Mode,
+    standing: Standing,
     committed: bool,
     /// Whether this slot's mark is odd.
     marked: bool,
@@ -128,7 +94,8 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             th.view.shut();
             recycled = th.pool.recycled.load(Acquire);
         }
-        Tx { pool: th.pool, th, mode, committed: false, marked: false, glanced: false, recycled }
+        let (standing, committed, marked, glanced) = (Standing::Sound, false, false, false);
+        Tx { pool: th.pool, th, mode, standing, committed, marked, glanced, recycled }
     }
 
     /// Copies a record.
@@ -170,7 +137,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         cold_path();
         match self.see_slowly(at, &mut look) {
             Ok(answer) => Ok(answer),
-            Err(abort) => Err(abort),
+            Err(abort) => Err(self.lose(abort)),
         }
     }
 
@@ -258,6 +225,14 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// As `read`; `Kind::ReadOnly` outside an update transaction.
     #[inline]
     pub fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
+        match self.replace(at, value) {
+            Ok(()) => Ok(()),
+            Err(abort) => Err(self.fail(abort)),
+        }
+    }
+
+    #[inline(always)]
+    fn replace<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
         let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         let entry = self.open::<T>(place, false)?;
         if !self.th.writes[entry].live {
@@ -287,6 +262,10 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// # Errors
     /// A conflict; `Kind::Full` when the pool has no room; `Kind::ReadOnly`.
     pub fn alloc<T: Record>(&mut self, value: &T) -> Result<Ref<T>, Abort> {
+        self.make(value).map_err(|abort| self.fail(abort))
+    }
+
+    fn make<T: Record>(&mut self, value: &T) -> Result<Ref<T>, Abort> {
         self.check_update()?;
         let place = self.th.take_free::<T>()?;
         let opened = self.open::<T>(place, true);
@@ -304,6 +283,10 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// # Errors
     /// As `write`.
     pub fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
+        self.end_object(at).map_err(|abort| self.fail(abort))
+    }
+
+    fn end_object<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
         let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         let entry = self.open::<T>(place, false)?;
         let entry = &mut self.th.writes[entry];
@@ -627,6 +610,9 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     /// Steps 1 to 6; see the module's page.
     #[inline(always)]
     pub(crate) fn commit(&mut self) -> Result<(), Abort> {
+        if self.standing != Standing::Sound {
+            return Err(self.failed());
+        }
         if self.th.writes.is_empty() { Ok(()) } else { self.commit_writes() }
     }
 
@@ -775,26 +761,5 @@ fn dangling<T>(at: Ref<T>) -> Abort {
 impl<D: Domain> Drop for Tx<'_, '_, D> {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-impl<D: Domain> Access for Tx<'_, '_, D> {
-    #[inline(always)]
-    fn read<T: Record>(&mut self, at: Ref<T>) -> Result<T, Abort> {
-        Tx::read(self, at)
-    }
-    #[inline(always)]
-    fn look<T: Record, L: Look>(&mut self, at: Ref<T>, look: L) -> Result<L::Out, Abort> {
-        self.see(at, look)
-    }
-    #[inline(always)]
-    fn write<T: Record>(&mut self, at: Ref<T>, value: &T) -> Result<(), Abort> {
-        Tx::write(self, at, value)
-    }
-    fn alloc<T: Record>(&mut self, value: &T) -> Result<Ref<T>, Abort> {
-        Tx::alloc(self, value)
-    }
-    fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
-        Tx::free(self, at)
     }
 }

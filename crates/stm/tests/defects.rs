@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use littoral_device::pmem::sim::as_actor;
 use littoral_device::pmem::trace::{Enumerate, Tear};
 use littoral_device::pmem::{Dram, Sim};
+use littoral_stm::structures::{BTree, Map};
 use littoral_stm::{Abort, Kind, Options, Pool, Ref, Restart, Thread};
 
 littoral_stm::record! {
@@ -471,4 +472,68 @@ fn a_scan_makes_durable_what_an_earlier_restart_scrubbed() {
     });
     assert_eq!(coverage.failure, None);
     assert!(coverage.images_count > 10, "{coverage:?}");
+}
+
+/// A closure that drops an operation's error must not commit what the operation left half done.
+#[test]
+fn a_transaction_with_a_failed_operation_does_not_commit_though_its_error_is_dropped() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a, b, c] = cells(&pool);
+    let (mut one, mut two) = (pool.thread().unwrap(), pool.thread().unwrap());
+    one.atomically(|tx| tx.free(a)).unwrap();
+    // Freed twice, it would be handed out twice.
+    let twice = one.atomically(|tx| {
+        drop(tx.free(a));
+        tx.free(b)
+    });
+    assert_eq!(twice.unwrap_err().kind(), Kind::BadReference);
+    let made =
+        one.atomically(|tx| Ok([tx.alloc(&Cell { value: 1 })?, tx.alloc(&Cell { value: 2 })?]));
+    let [x, y] = made.unwrap();
+    assert_ne!(x, y);
+    // What is read may be gone: that changes nothing.
+    let left = one.atomically(|tx| {
+        let gone = tx.read(Ref::<Cell>::NULL).is_err();
+        tx.write(x, &Cell { value: 3 })?;
+        Ok((gone, tx.read(b)?.value))
+    });
+    assert_eq!(left.unwrap(), (true, 0), "the failed transaction has not freed B");
+    // A record that was locked and then found too new has no new words yet.
+    set(&mut two, &[(c, 7)]);
+    one.set_extension(false);
+    let lost = one.once(|tx| {
+        tx.read(x)?;
+        set(&mut two, &[(c, 8)]);
+        drop(tx.write(c, &Cell { value: 9 }));
+        Ok(())
+    });
+    assert_eq!(lost.unwrap(), None);
+    assert_eq!(two.read_only(|tx| tx.read(c)).unwrap().value, 8);
+}
+
+/// A tree's insertion that finds no room for the other half of a node has cut that node already.
+#[test]
+fn a_structure_keeps_its_entries_where_the_error_of_a_full_pool_is_dropped() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let tree = th.atomically(|tx| BTree::create(tx)).unwrap();
+    let mut held = Vec::new();
+    // Descending keys split nodes in the middle.
+    for key in (0..10_000).rev() {
+        let done = th.atomically(|tx| {
+            drop(tree.insert(tx, key, key));
+            Ok(())
+        });
+        match done {
+            Ok(()) => held.push(key),
+            Err(full) => {
+                assert_eq!(full.kind(), Kind::Full, "{full}");
+                break;
+            }
+        }
+    }
+    assert!((14..10_000).contains(&held.len()), "{} keys", held.len());
+    for key in held {
+        assert_eq!(th.read_only(|tx| tree.get(tx, key)).unwrap(), Some(key));
+    }
 }

@@ -22,7 +22,7 @@ impl<'p, D: Domain> Tx<'_, 'p, D> {
     /// A conflict; `Kind::BadReference` when it is of another type; `Kind::Usage` for a bad name;
     /// `Kind::Corrupt` for a damaged root.
     pub fn root<T: Record>(&mut self, name: &str) -> Result<Option<Ref<T>>, Abort> {
-        match self.find_root(&packed(name)?)? {
+        match self.find_root(&packed(name)?).map_err(|abort| self.lose(abort))? {
             Ok((_, root)) => root.target().map(Some),
             Err(_) => Ok(None),
         }
@@ -37,6 +37,10 @@ impl<'p, D: Domain> Tx<'_, 'p, D> {
         if to.is_null() {
             return self.clear_root(name).map(drop);
         }
+        self.name(name, to).map_err(|abort| self.fail(abort))
+    }
+
+    fn name<T: Record>(&mut self, name: &str, to: Ref<T>) -> Result<(), Abort> {
         let value = Root::new(name, to)?;
         // The object is locked, unchanged, so that no other transaction ends it meanwhile.
         let object = self.read(to)?;
@@ -67,6 +71,10 @@ impl<'p, D: Domain> Tx<'_, 'p, D> {
     /// # Errors
     /// A conflict; `Kind::Usage` for a bad name.
     pub fn clear_root(&mut self, name: &str) -> Result<bool, Abort> {
+        self.unname(name).map_err(|abort| self.fail(abort))
+    }
+
+    fn unname(&mut self, name: &str) -> Result<bool, Abort> {
         match self.find_root(&packed(name)?)? {
             Ok((at, _)) => self.end_root(at).map(|()| true),
             Err(_) => Ok(false),
