@@ -1,18 +1,19 @@
 //! A domain in real time against a modelled part: each fence returns no sooner than the part would.
 //!
 //! - Latency: a fence that covers write-backs returns at least the write latency after it began.
-//! - Bandwidth: each distinct media line since this domain's last fence books its time on one queue
-//!   shared by all threads; a fence waits until what is booked beyond the part's buffer has
-//!   drained.
+//! - Bandwidth: each distinct media line that a thread wrote back since its last fence books its
+//!   time on one queue shared by all threads; a fence waits until what is booked beyond the part's
+//!   buffer has drained.
 //! - Not modelled: read latency on cache misses, reordering inside the part, other processes'
 //!   traffic.
 //!
 //! The clock of every figure taken over this domain is *paced*; the processor is shared with the
 //! model only while a fence spins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::hint::spin_loop;
 use std::sync::Mutex;
+use std::thread::{self, ThreadId};
 
 use littoral_base::clock::{Clock, WallClock};
 use littoral_base::units::Picos;
@@ -39,7 +40,8 @@ pub struct Paced<D, C = WallClock> {
     inner: D,
     part: Memory,
     clock: C,
-    dirty: Mutex<BTreeSet<usize>>,
+    /// Media lines that a thread wrote back and has not fenced.
+    dirty: Mutex<HashMap<ThreadId, BTreeSet<usize>>>,
     busy_until: Mutex<Picos>,
 }
 
@@ -57,14 +59,13 @@ impl<D: Domain, C: Clock + Send + Sync> Paced<D, C> {
         Paced { inner, part, clock, dirty, busy_until }
     }
 
-    /// When the writes since the last fence, begun `now`, are accepted by the part.
+    /// When the writes of this thread since its last fence, begun `now`, are accepted by the part.
     fn deadline(&self, now: Picos) -> Picos {
-        let lines =
-            std::mem::take(&mut *self.dirty.lock().expect("invariant: no panic inside")).len();
-        if lines == 0 {
-            return now;
-        }
-        let work = Picos(media_line_time(&self.part).0.saturating_mul(lines as u64));
+        let mut dirty = self.dirty.lock().expect("invariant: no panic inside");
+        let mine = dirty.remove(&thread::current().id());
+        drop(dirty);
+        let Some(lines) = mine.filter(|lines| !lines.is_empty()) else { return now };
+        let work = Picos(media_line_time(&self.part).0.saturating_mul(lines.len() as u64));
         let mut busy = self.busy_until.lock().expect("invariant: no panic inside");
         *busy = (*busy).max(now) + work;
         let drained = busy.saturating_sub(buffer_time(&self.part));
@@ -84,7 +85,9 @@ impl<D: Domain, C: Clock + Send + Sync> Domain for Paced<D, C> {
     fn write_back(&self, offset: usize, len: usize) {
         let unit = self.part.line_bytes as usize;
         let lines = offset / unit..(offset + len).div_ceil(unit);
-        self.dirty.lock().expect("invariant: no panic inside").extend(lines);
+        let mut dirty = self.dirty.lock().expect("invariant: no panic inside");
+        dirty.entry(thread::current().id()).or_default().extend(lines);
+        drop(dirty);
         self.inner.write_back(offset, len);
     }
     fn fence(&self) -> Result<()> {
@@ -118,5 +121,15 @@ mod tests {
         let picos_per_line = 256_000_000_000_000 / 2_300_000_000;
         let wanted = picos_per_line * (1 + 4096 - 64);
         assert_eq!(p.deadline(Picos::ZERO), Picos(wanted));
+    }
+
+    #[test]
+    fn a_fence_waits_for_what_its_own_thread_wrote_back() {
+        let optane = Profile::named("optane-dcpmm").unwrap().memory().unwrap();
+        let p = Paced::new(Dram::new(1 << 20), optane);
+        p.write_back(0, 64);
+        let other = thread::scope(|s| s.spawn(|| p.deadline(Picos::ZERO)).join().unwrap());
+        assert_eq!(other, Picos::ZERO, "that thread wrote nothing back");
+        assert_eq!(p.deadline(Picos::ZERO), Picos::from_nanos(62));
     }
 }
