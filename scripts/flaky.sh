@@ -63,10 +63,12 @@ before=$(tree)
 all=$logs/failures
 : >"$all"
 
-# One run: prints a line, and leaves what failed in `failed-RUN` and in the file of all.
+# One run: prints a line, and leaves `failed-RUN` and what failed in the file of all.
 one() {
     local run=$1 log=$logs/run-$1.log began=$SECONDS rc=0 found after
     shift
+    # What ends without a verdict has failed.
+    : >"$logs/failed-$run"
     cargo test --locked --no-fail-fast "$@" >"$log" 2>&1 || rc=$?
     found=$(failures "$log")
     if [ "$rc" -ne 0 ] && [ -z "$found" ]; then
@@ -77,11 +79,10 @@ one() {
         found+=${found:+$'\n'}"the tree has changed: $(diff <(echo "$before") <(echo "$after") | grep '^[<>]' | tr '\n' ' ')"
     fi
     if [ -n "$found" ]; then
-        : >"$logs/failed-$run"
         printf '%s\n' "$found" >>"$all"
         printf 'run %s of %s, %s s: FAILED, see %s\n%s\n' "$run" "$runs" "$((SECONDS - began))" "$log" "$found"
     else
-        rm -f "$log"
+        rm -f "$log" "$logs/failed-$run"
         printf 'run %s of %s, %s s: passed\n' "$run" "$runs" "$((SECONDS - began))"
     fi
 }
