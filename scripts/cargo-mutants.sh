@@ -178,12 +178,15 @@ run() { # SUITE [cargo-mutants' choice of mutants...]
 }
 
 changed() { # BASE
-    local diff=$work/changed.diff failed=0 all=0 seen=0 shards first
+    local diff=$work/changed.diff failed=0 all=0 seen=0 shards first lines
     local -A found
     git diff "$1" -- 'crates/*.rs' >"$diff"
     for name in "${suites[@]}"; do
         suite "$name"
-        found[$name]=$(cargo mutants --list --colors never "${chosen[@]}" --in-diff "$diff" 2>/dev/null | grep -c : || true)
+        # No mutants in the diff is no failure; a list that cannot be made must not read as none.
+        lines=$(cargo mutants --list --colors never "${chosen[@]}" --in-diff "$diff" 2>"$work/list.log") ||
+            { echo "$name: its mutants could not be listed"; tail -n 5 "$work/list.log"; failed=1; }
+        found[$name]=$(grep -c : <<<"$lines" || true)
         all=$((all + ${found[$name]}))
     done
     shards=$(((all + ${LIMIT:-40} - 1) / ${LIMIT:-40}))
