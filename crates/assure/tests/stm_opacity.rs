@@ -12,4 +12,5 @@ fn histories_of_real_threads_are_opaque() {
     assert_eq!(found.violation, None);
     assert_eq!(found.histories_count, 4_000);
     assert!(found.overlapping_count > 100 && found.aborted_count > 0, "{found:?}");
+    assert!(found.long_count > 100, "{found:?}");
 }
