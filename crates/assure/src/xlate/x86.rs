@@ -8,7 +8,8 @@
 //! - A program may step: both stop behind each instruction by the trap flag, and where and with
 //!   which registers must be equal too.
 //! - A program that reaches an address which is mapped here and not there, or there and not here,
-//!   is set aside and counted, and so is one that jumps to an address that is not canonical.
+//!   is set aside and counted, and so is one that jumps, on both, to an address that is not
+//!   canonical.
 //! - Where the host's processor is not Intel's, [`Rules`] finds what its x87 does otherwise, and
 //!   that is not compared.
 
@@ -467,9 +468,12 @@ impl Bench {
 
     /// Whether the two may differ, by where they ended.
     fn is_open(&self, program: &Program, ours: &Ours, theirs: &End) -> bool {
+        const GENERAL: i64 = 0x80;
         let is_mapped_there = failed(ours.event).is_some_and(|at| OWN_ADDRESSES.contains(&at));
-        // The processor faults at the jump, translated code behind it.
-        matches!(ours.event, Event::Fetch(at) if !is_canonical(at))
+        // The processor faults at the jump, translated code behind it. Where the processor does not
+        // fault, the translator has jumped to where it must not.
+        let is_beyond = matches!(ours.event, Event::Fetch(at) if !is_canonical(at));
+        is_beyond && (theirs.signal, theirs.code) == (11, GENERAL)
             || is_mapped_there
             || self.rules.faults_first(program, ours, theirs)
     }
