@@ -8,8 +8,8 @@
 //! data         slabs of objects; an object is two slots of {stamp, payload words}
 //! ```
 //!
-//! - Everything is little-endian words; the superblock is written last at creation, so a pool whose
-//!   creation was cut short has none and is named as such.
+//! - Everything is little-endian words; the superblock is written last at creation, its first word
+//!   after the others, so a pool whose creation was cut short lacks that and is named as such.
 //! - A slab entry is durable before any object of the slab is handed out. A slab given back has its
 //!   entry marked released by one word; its bytes are zeroed before the next entry is written.
 //! - Clocks in a frontier line carry check bits, salted with slot and kind; every word of a line is
@@ -128,14 +128,19 @@ impl Layout {
         block
     }
 
-    /// Writes the superblock; the rest of the pool is zero and durable already.
+    /// Writes the superblock; the rest of the pool is zero and durable already. Its first word
+    /// comes last: without that there is no pool.
     pub(crate) fn write<D: Domain>(&self, domain: &D) -> Result<()> {
-        for (i, chunk) in self.encode().chunks_exact(8).enumerate() {
-            let word = u64::from_le_bytes(chunk.try_into().expect("invariant: chunks of eight"));
-            domain.store(8 * i, word, Relaxed);
+        let block = self.encode();
+        let (words, _) = block.as_chunks::<8>();
+        for part in [1..words.len(), 0..1] {
+            for i in part {
+                domain.store(8 * i, u64::from_le_bytes(words[i]), Relaxed);
+            }
+            domain.write_back(0, SUPER_BYTES);
+            domain.fence().map_err(device("write the superblock"))?;
         }
-        domain.write_back(0, SUPER_BYTES);
-        domain.fence().map_err(device("write the superblock"))
+        Ok(())
     }
 
     /// Reads and checks the superblock.
@@ -149,8 +154,9 @@ impl Layout {
         let mut field = || r.u64().expect("invariant: the superblock holds its fields");
         let (magic, version) = (field(), field() as u32);
         if magic != MAGIC {
-            let zero = block.iter().all(|&b| b == 0);
-            let why = if zero { "its creation was cut short" } else { "another program's file" };
+            let is_unmade = magic == 0;
+            let why =
+                if is_unmade { "its creation was cut short" } else { "another program's file" };
             return bad(Kind::Foreign, format!("no pool of littoral: {why}; nothing changed"));
         }
         if version != VERSION {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use littoral_device::memory::Domain;
-use littoral_device::pmem::trace::Enumerate;
+use littoral_device::pmem::trace::{Enumerate, Tear};
 use littoral_device::pmem::{Dram, FlushFence, Msync, Sim};
 use littoral_stm::structures::{HashMap, Map};
 use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Restart, Unfinished, type_name};
@@ -336,6 +336,26 @@ fn foreign_damaged_and_misfit_media_are_refused_by_name() {
     let none = Options { threads_max: 0, slab_bytes: None };
     assert_eq!(Pool::create(Dram::new(1 << 20), &none).unwrap_err().kind(), Kind::Usage);
     assert_eq!(Pool::create(Dram::new(256), &tiny()).unwrap_err().kind(), Kind::Usage);
+}
+
+#[test]
+fn a_creation_cut_off_anywhere_leaves_a_pool_or_is_named_as_cut_short() {
+    let sim = Arc::new(Sim::new(16 << 10));
+    drop(Pool::create(Arc::clone(&sim), &tiny()).unwrap());
+    for tear in [Tear::LinePrefix, Tear::Words] {
+        let how = Enumerate { tear, images_per_point_max: 64, seed: 2 };
+        let mut whole = 0;
+        let coverage = sim.trace().enumerate(&how, |image| {
+            match Pool::open(Sim::from_image(image.words), Restart::Lazy) {
+                Ok(_) => whole += 1,
+                Err(e) if e.kind() == Kind::Foreign && e.to_string().contains("cut short") => {}
+                Err(e) => return Err(e.to_string()),
+            }
+            Ok(())
+        });
+        assert_eq!(coverage.failure, None);
+        assert!(whole > 0 && coverage.images_count > whole + 60, "{whole} of {coverage:?}");
+    }
 }
 
 #[test]
