@@ -54,12 +54,20 @@ fn after_a_fence_the_kernel_holds_no_dirty_page_of_what_was_written_back() {
         std::io::stderr().write_all(text.as_bytes()).unwrap();
     }
     for ranges in [&[(8192 + 128, 64)][..], &[(4096, 8192)], &[(0, 8), (65_536, 8), (24_584, 8)]] {
-        for &(offset, len) in ranges {
-            (offset..offset + len)
-                .step_by(8)
-                .for_each(|at| file.store(at, MARK, Ordering::Relaxed));
-        }
-        assert!(dirty_kib(&path) >= 4, "the kernel shows what was stored");
+        let store = || {
+            for &(offset, len) in ranges {
+                (offset..offset + len)
+                    .step_by(8)
+                    .for_each(|at| file.store(at, MARK, Ordering::Relaxed));
+            }
+        };
+        // The kernel may write pages by itself at any time, as it does where memory is short.
+        let is_shown = (0..100).any(|_| {
+            store();
+            dirty_kib(&path) >= 4
+        });
+        assert!(is_shown, "the kernel shows what was stored");
+        store();
         ranges.iter().for_each(|&(offset, len)| file.write_back(offset, len));
         file.fence().unwrap();
         assert!(dirty_kib(&path) == 0 || !on_device, "{ranges:?} {} KiB", dirty_kib(&path));
