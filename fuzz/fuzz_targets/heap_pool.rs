@@ -1,7 +1,7 @@
 //! Pools of persistent memory with changed words: refused, or opened and checked, never a panic.
 //!
 //! An input is a list of {which word, eight bytes} written over a pool that holds each structure.
-//! What opens is walked and checked, and each structure that the roots name is scanned.
+//! What opens is walked, and its roots and every structure are checked as `heap check` does.
 //!
 //! Canary: before the first input the pool must open, be sound, and be refused with a wrong first
 //! word.

@@ -150,6 +150,54 @@ fn a_scan_takes_any_range_reaches_the_last_key_and_names_a_damaged_leaf() {
     assert!(!kinds.is_empty() && kinds.iter().all(|&k| k == Kind::Corrupt), "{kinds:?}");
 }
 
+/// Objects of a type, by their offsets.
+fn places(pool: &Pool<Dram>, name: &str) -> Vec<usize> {
+    let mut places = Vec::new();
+    pool.walk(|o| {
+        places.extend((type_name(o.tag) == Some(name)).then_some(o.offset as usize));
+        true
+    })
+    .unwrap();
+    places
+}
+
+#[test]
+fn a_leaf_with_keys_beyond_its_length_takes_none() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let tree = th.atomically(|tx| BTree::create(tx)).unwrap();
+    for key in 0..10 {
+        th.atomically(|tx| tree.insert(tx, key, key)).unwrap();
+    }
+    let leaf = places(&pool, "littoral.btree.leaf/2")[0];
+    // The length is the first word of payload, in both versions.
+    for slot in [0, 256] {
+        pool.domain().store(leaf + slot + 8, 3, Relaxed);
+    }
+    for key in [5, 100] {
+        let refused = th.atomically(|tx| tree.insert(tx, key, 0)).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Corrupt, "{key}: {refused}");
+    }
+    assert_eq!(th.atomically(|tx| tree.insert(tx, 1, 7)).unwrap(), Some(1));
+}
+
+#[test]
+fn a_list_that_leads_back_into_itself_has_an_end() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let list = th.atomically(|tx| SortedList::create(tx)).unwrap();
+    for key in 0..3 {
+        th.atomically(|tx| list.insert(tx, key, key)).unwrap();
+    }
+    // The link is the third word of payload, in both versions.
+    let nodes = places(&pool, "littoral.list.node/1");
+    for (&node, slot) in nodes.iter().flat_map(|node| [(node, 0), (node, 32)]) {
+        pool.domain().store(node + slot + 24, nodes[0] as u64, Relaxed);
+    }
+    let refused = th.read_only(|tx| list.entries(tx)).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Corrupt, "{refused}");
+}
+
 #[test]
 fn a_hash_map_that_says_a_wrong_length_is_not_opened() {
     const HEAD_SLOT_BYTES: usize = 32;

@@ -191,6 +191,12 @@ fn overfull<T>(at: Ref<T>, len: u64) -> Abort {
     Error::new(Kind::Corrupt, text).into()
 }
 
+#[cold]
+fn overlong<T>(at: Ref<T>) -> Abort {
+    let text = format!("the node at {at:?} holds keys beyond its length: it is damaged");
+    Error::new(Kind::Corrupt, text).into()
+}
+
 fn sound_leaf<A: Access>(tx: &mut A, at: Ref<Leaf>) -> Result<Leaf, Abort> {
     let leaf = tx.read(at)?;
     if leaf.len <= ENTRIES as u64 { Ok(leaf) } else { Err(overfull(at, leaf.len)) }
@@ -391,6 +397,9 @@ impl Map for BTree {
         let (path, place) = self.descend(tx, key)?;
         let mut leaf = sound_leaf(tx, place)?;
         let (at, found) = leaf.find(key);
+        if at > leaf.n() {
+            return Err(overlong(place));
+        }
         if found {
             let before = std::mem::replace(&mut leaf.values[at], value);
             tx.write(place, &leaf)?;

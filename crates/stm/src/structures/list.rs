@@ -5,7 +5,7 @@
 
 use super::Map;
 use super::audit::{Audit, Checked, Damage};
-use crate::error::Abort;
+use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
 
@@ -64,11 +64,17 @@ impl SortedList {
     /// Every entry in key order.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict; `Kind::Corrupt` where keys do not ascend, as in a list that leads back into
+    /// itself.
     pub fn entries<A: Access>(&self, tx: &mut A) -> Result<Vec<(u64, u64)>, Abort> {
-        let (mut all, mut at) = (Vec::new(), tx.read(self.at)?.first);
+        let (mut all, mut at) = (Vec::<(u64, u64)>::new(), tx.read(self.at)?.first);
         while !at.is_null() {
             let node = tx.read(at)?;
+            if all.last().is_some_and(|before| node.key <= before.0) {
+                let text =
+                    format!("key {} at {at:?} is out of order: the list is damaged", node.key);
+                return Err(Error::new(Kind::Corrupt, text).into());
+            }
             all.push((node.key, node.value));
             at = node.next;
         }
