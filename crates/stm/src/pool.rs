@@ -135,14 +135,17 @@ fn settle<D: Domain>(domain: &D, layout: &Layout) -> Result<()> {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Formats zeroed memory as a pool.
+    /// Formats zeroed memory as a pool. What lies behind the names is zeroed when it is first used,
+    /// if it holds anything.
     ///
     /// # Errors
     /// `Kind::Usage` for options out of range or too little memory, `Kind::Foreign` when the memory
-    /// is not zero where the superblock goes (nothing is changed), `Kind::Device`.
+    /// is not zero where the superblock, the tables and the names go (nothing is changed),
+    /// `Kind::Device`.
     pub fn create(domain: D, options: &Options) -> Result<Self> {
         let layout = Layout::of(domain.len(), options)?;
-        if (0..layout.data).step_by(8).any(|at| domain.word(at, Ordering::Relaxed) != 0) {
+        let front = 0..layout.slab_offset(layout.root_slabs());
+        if front.step_by(8).any(|at| domain.word(at, Ordering::Relaxed) != 0) {
             let text = "the memory holds something already; nothing changed";
             return Err(Error::new(Kind::Foreign, text));
         }

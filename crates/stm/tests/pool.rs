@@ -209,6 +209,30 @@ fn memory_of_one_type_serves_another_once_its_objects_have_ended() {
 }
 
 #[test]
+fn memory_that_was_another_pools_shows_nothing_of_it() {
+    let domain = Arc::new(Dram::new(32 << 10));
+    let pool = Pool::create(Arc::clone(&domain), &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cells = fill(&mut th, &Cell { value: 7 });
+    drop(th);
+    drop(pool);
+    // What lies before the first slab behind the names is wiped.
+    let front = cells.iter().map(|at| at.offset() as usize).min().unwrap();
+    (0..front).step_by(8).for_each(|at| domain.store(at, 0, Ordering::Relaxed));
+    domain.store(front - 8, 1, Ordering::Relaxed);
+    let refused = Pool::create(Arc::clone(&domain), &tiny()).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Foreign, "where names go: {refused}");
+    domain.store(front - 8, 0, Ordering::Relaxed);
+    let pool = Pool::create(domain, &tiny()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let wides = fill(&mut th, &Wide { words: [2; 20] });
+    assert!(wides.len() > 20, "{} wides", wides.len());
+    let types = pool.info().unwrap().types;
+    let alive: u64 = types.iter().map(|t| t.objects_count).sum();
+    assert_eq!(alive, wides.len() as u64, "{types:?}");
+}
+
+#[test]
 fn a_slab_with_one_living_object_keeps_its_type() {
     let pool = Pool::create(Dram::new(32 << 10), &tiny()).unwrap();
     let mut th = pool.thread().unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Growth {
     pub(super) entries: Vec<Option<SlabEntry>>,
     /// Slabs not yet resolved, by tag.
     unresolved: FxHashMap<u64, Vec<usize>>,
-    /// Unused slabs, the next to be claimed last, and whether their bytes are zero.
+    /// Unused slabs, the next to be claimed last, and whether this pool has left them as they were.
     unused: Vec<(usize, bool)>,
 }
 
@@ -150,14 +150,16 @@ impl<D: Domain> Pool<D> {
             let text = format!("a record of {} words is larger than a slab", T::WORDS);
             return Err(Error::new(Kind::Usage, text));
         }
-        let Some(&(slab, is_zero)) = growth.unused.last() else {
+        let Some(&(slab, is_untouched)) = growth.unused.last() else {
             let text = format!(
                 "the pool is full: all {} slabs are claimed; free objects first",
                 self.layout.slabs
             );
             return Err(Error::new(Kind::Full, text));
         };
-        if !is_zero && !mutant!("slab_claimed_uncleared") {
+        // Memory that was another pool's once may hold more than what creation looks at.
+        let is_clear = is_untouched && is_zero(&self.domain, &self.layout, slab);
+        if !is_clear && !mutant!("slab_claimed_uncleared") {
             zero(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
         }
         entry.write(&self.domain, &self.layout, slab).inspect_err(|_| self.poison())?;
