@@ -11,7 +11,9 @@
 //!    that ran inside another's fence comes after it, since the other had validated before;
 //! 2. as many leaves are alive as cells refer to: nothing leaks, nothing dangles;
 //! 3. a further transaction runs, and the pool opened once more holds it (clocks are not reused);
-//! 4. on a sample, every image of a crash inside 1 and 3 is opened and holds one of their states.
+//! 4. on a sample, every image of a crash inside 1 and 3 is opened and holds one of their states;
+//! 5. on a sample of that, a process is killed inside 1, so that what it stored and did not fence
+//!    is in a cache only; the next one does 1 and 3, and images of power cuts are judged as in 4.
 //!
 //! A transaction is a function of what it reads, so a lost dependency cannot look like a legal
 //! state.
@@ -19,6 +21,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
+use littoral_base::fault::Plan;
 use littoral_base::rng::{self, Rng};
 use littoral_device::memory::Domain;
 use littoral_device::pmem::Sim;
@@ -29,6 +32,11 @@ use littoral_stm::record::Record;
 use littoral_stm::{Abort, Options, Pool, Ref, Restart, Result, Thread, Tx};
 
 const CELLS: usize = 4;
+/// The actors of a process that is killed, and of the next.
+const KILLED: u32 = 21;
+const NEXT: u32 = 22;
+/// Operations on memory after which a process is killed: more than a recovery has.
+const OPERATIONS_MAX: u64 = 48;
 /// Transactions of one workload.
 const ROUNDS: usize = 6;
 
@@ -277,7 +285,7 @@ impl Workload {
         findings.violation = coverage.failure.map(|f| (seed, tear, f));
     }
 
-    /// Steps 1 to 4 of the module's page; answers how many nested images it checked.
+    /// Steps 1 to 5 of the module's page; answers how many nested images it checked.
     fn check_image(
         &self,
         image: &CrashImage,
@@ -302,12 +310,45 @@ impl Workload {
         }
         let Some(how) = nested else { return Ok(0) };
         let how = Enumerate { images_per_point_max: 4, ..*how };
-        let coverage = sim.trace().enumerate(&how, |inner| {
+        let checked = self.check_between(&sim, [&found, &after], &how)?;
+        if !number.is_multiple_of(3) {
+            return Ok(checked);
+        }
+        let sim = self.killed(image.words, number / 3 % OPERATIONS_MAX)?;
+        as_actor(NEXT, || {
+            let again = self.recovered(&sim, Restart::Scan)?;
+            if again != found {
+                return Err(format!("after a killed recovery {again:?}, before {found:?}"));
+            }
+            self.continue_with(&sim, Restart::Lazy, &further)
+        })?;
+        Ok(checked + self.check_between(&sim, [&found, &after], &how)?)
+    }
+
+    /// Judges the images of a record that leads from one state to another; answers how many.
+    fn check_between(
+        &self,
+        sim: &Shared,
+        [found, after]: [&State; 2],
+        how: &Enumerate,
+    ) -> Result<u64, String> {
+        let coverage = sim.trace().enumerate(how, |inner| {
             let state = self.recovered(&Arc::new(Sim::from_image(inner.words)), Restart::Lazy)?;
-            let fine = state == after || (state == found && inner.acknowledged == 0);
+            let fine = state == *after || (state == *found && inner.acknowledged == 0);
             if fine { Ok(()) } else { Err(format!("crash in recovery: {state:?} from {found:?}")) }
         });
         coverage.failure.map_or(Ok(coverage.images_count), |f| Err(f.message))
+    }
+
+    /// Memory whose owner was killed after so many operations of its recovery.
+    fn killed(&self, words: &[u64], operations: u64) -> Result<Shared, String> {
+        let said = |e: littoral_device::Error| e.to_string();
+        let plan = Plan::none().cut_at(operations);
+        let dying = Arc::new(Sim::from_image(words).with_plan(plan).map_err(said)?);
+        // It finds its memory gone, or was through before that.
+        drop(as_actor(KILLED, || self.recovered(&dying, Restart::Lazy)));
+        let sim = Arc::into_inner(dying).ok_or("the killed process still has its pool")?;
+        Ok(Arc::new(sim.with_plan(Plan::none()).map_err(said)?))
     }
 
     fn recovered(&self, sim: &Shared, restart: Restart) -> Result<State, String> {
