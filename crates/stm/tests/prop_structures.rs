@@ -63,6 +63,9 @@ proptest! {
         for (&k, &v) in &a {
             prop_assert_eq!(th.read_only(|tx| again.get(tx, k)).unwrap(), Some(v));
         }
+        let mut entries = th.read_only(|tx| again.entries(tx)).unwrap();
+        entries.sort_unstable();
+        prop_assert_eq!(entries, a.into_iter().collect::<Vec<_>>());
         let grown = th.atomically(|tx| HashMap::create(tx, 1)).unwrap();
         follow(&mut th, &grown, &mut BTreeMap::new(), &ops);
         let list = th.atomically(|tx| SortedList::create(tx)).unwrap();
@@ -217,6 +220,9 @@ fn a_hash_map_grows_by_bounded_steps_and_keeps_lookups_short() {
         sum += touched;
     }
     assert!(sum / KEYS < 20, "{} records a lookup; a chain would be 1000", sum / KEYS);
+    let mut entries = th.read_only(|tx| again.entries(tx)).unwrap();
+    entries.sort_unstable();
+    assert!(entries.into_iter().eq((0..KEYS).map(|key| (key, key ^ 7))), "each entry once");
     for key in 0..KEYS {
         assert_eq!(th.atomically(|tx| map.remove(tx, key)).unwrap(), Some(key ^ 7));
         assert_eq!(th.read_only(|tx| map.get(tx, key)).unwrap(), None);

@@ -213,6 +213,27 @@ impl HashMap {
         self.at
     }
 
+    /// Every entry, in no order.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn entries<A: Access>(&self, tx: &mut A) -> Result<Vec<(u64, u64)>, Abort> {
+        let (mut all, mut waiting) = (Vec::new(), self.buckets.to_vec());
+        while let Some(at) = waiting.pop() {
+            let bucket: Bucket = tx.read(at)?;
+            all.extend(bucket.is_held().then_some((bucket.key, bucket.value)));
+            let mut next = bucket.link();
+            if bucket.is_split() {
+                let posts: Posts = tx.read(bucket.link())?;
+                let count = (posts.count as usize).min(POSTS_MAX);
+                waiting.extend_from_slice(&posts.buckets[..count]);
+                next = posts.next;
+            }
+            all.extend(chain(tx, next)?.1);
+        }
+        Ok(all)
+    }
+
     /// The first bucket of a key, and the bits of its hash that say where it goes from there.
     #[inline]
     fn first(&self, key: u64) -> (Ref<Bucket>, u64) {
