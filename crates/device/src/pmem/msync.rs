@@ -72,6 +72,15 @@ impl Group {
     }
 }
 
+/// Where the bytes of `pages` begin and how many they are, of a file of `len` bytes: msync begins
+/// at a page of the system, which has `system` bytes and may be larger than those counted here.
+fn bytes_of(pages: &Range<usize>, system: usize, len: usize) -> (usize, usize) {
+    debug_assert!(system.is_power_of_two(), "a page of {system} bytes");
+    let start = (pages.start * PAGE_BYTES) & !(system - 1);
+    let end = (pages.end * PAGE_BYTES).min(len);
+    (start, end.saturating_sub(start))
+}
+
 fn promise_of(map: &Mapping) -> Promise {
     map.file().map_or(Promise::ProcessDeath, promise_of_file)
 }
@@ -131,9 +140,8 @@ impl Msync {
         let (batch, pages) = (group.open, group.pages.take().unwrap_or_default());
         (group.open, group.is_writing) = (batch + 1, true);
         drop(group);
-        let end = (pages.end * PAGE_BYTES).min(self.map.len());
-        let start = pages.start * PAGE_BYTES;
-        let written = self.map.sync(start, end.saturating_sub(start));
+        let (start, len) = bytes_of(&pages, rustix::param::page_size(), self.map.len());
+        let written = self.map.sync(start, len);
         let mut group = self.group();
         group.is_writing = false;
         debug_assert!(group.done <= batch, "batches become durable in order");
@@ -216,6 +224,14 @@ mod tests {
         }
         domain.fence().unwrap();
         assert_eq!(taken(), [], "nothing was written back since");
+    }
+
+    #[test]
+    fn a_batch_begins_at_a_page_of_the_system() {
+        assert_eq!(bytes_of(&(17..18), 4096, 1 << 20), (69_632, 4096));
+        assert_eq!(bytes_of(&(17..18), 64 << 10, 1 << 20), (65_536, 8192));
+        assert_eq!(bytes_of(&(15..18), 16 << 10, 70_000), (49_152, 20_848));
+        assert_eq!(bytes_of(&(0..0), 4096, 1 << 20), (0, 0));
     }
 
     #[test]
