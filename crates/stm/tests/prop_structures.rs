@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use littoral_device::pmem::Dram;
-use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
-use littoral_stm::{Abort, Access, Look, Options, Pool, Record, Ref, Restart};
+use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList, Structures};
+use littoral_stm::{Abort, Access, Kind, Look, Options, Pool, Record, Ref, Restart};
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +160,43 @@ fn a_btree_of_many_keys_keeps_its_order_through_splits_at_every_level() {
     for key in want {
         assert_eq!(th.atomically(|tx| tree.remove(tx, key)).unwrap(), Some(key + 1));
     }
+}
+
+#[test]
+fn structures_that_are_destroyed_leave_nothing() {
+    let pool = pool();
+    let mut th = pool.thread().unwrap();
+    let empty = alive(&pool);
+    let made = th.atomically(|tx| {
+        let (hash, tree) = (HashMap::create(tx, 3)?, BTree::create(tx)?);
+        let (bst, list) = (SearchTree::create(tx)?, SortedList::create(tx)?);
+        let queue = Queue::create(tx)?;
+        for i in 0..200u64 {
+            let key = i * 7919 % 1009;
+            hash.insert(tx, key, i)?;
+            tree.insert(tx, key, i)?;
+            bst.insert(tx, key, i)?;
+            list.insert(tx, key, i)?;
+            queue.push(tx, i)?;
+        }
+        tx.set_root("hash", hash.at())?;
+        tx.set_root("tree", tree.at())?;
+        Ok((hash, tree, bst, list, queue))
+    });
+    let (hash, tree, bst, list, queue) = made.unwrap();
+    assert_eq!(pool.check_structures().unwrap().structures_count, 5);
+    assert!(alive(&pool) > empty + 600, "{} objects", alive(&pool));
+    th.atomically(|tx| {
+        hash.clone().destroy(tx)?;
+        tree.destroy(tx)?;
+        bst.destroy(tx)?;
+        list.destroy(tx)?;
+        queue.destroy(tx)
+    })
+    .unwrap();
+    assert_eq!((alive(&pool), pool.roots().unwrap().len()), (empty, 0));
+    assert_eq!(pool.check_structures().unwrap(), Structures::default());
+    assert_eq!(th.read_only(|tx| tree.get(tx, 0)).unwrap_err().kind(), Kind::BadReference);
 }
 
 /// A transaction that counts the records it reads and writes.

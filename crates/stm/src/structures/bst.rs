@@ -109,6 +109,25 @@ impl SearchTree {
         self.at
     }
 
+    /// Ends the tree with all its entries; its names go with it. The transaction holds as many
+    /// objects as the tree has.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
+        // A tree without balancing may be as deep as it is large: no recursion.
+        let mut waiting = vec![tx.read(self.at)?.root];
+        while let Some(at) = waiting.pop() {
+            if at.is_null() {
+                continue;
+            }
+            let sides = tx.read(at)?.sides;
+            waiting.extend([sides.get(0), sides.get(1)]);
+            tx.free(at)?;
+        }
+        tx.free(self.at)
+    }
+
     #[inline(always)]
     fn find<A: Access>(
         &self,

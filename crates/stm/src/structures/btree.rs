@@ -283,6 +283,26 @@ impl BTree {
         Ok(())
     }
 
+    /// Ends the tree with all its entries; its names go with it. The transaction holds as many
+    /// objects as the tree has.
+    ///
+    /// # Errors
+    /// A conflict; `Kind::Corrupt` for a damaged node.
+    pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
+        let head = tx.read(self.at)?.sound()?;
+        let mut waiting = vec![(head.root, head.height)];
+        while let Some((at, height)) = waiting.pop() {
+            if height == 0 {
+                tx.free(Ref::<Leaf>::from_offset(at))?;
+                continue;
+            }
+            let inner = sound_inner(tx, at)?;
+            waiting.extend(inner.children[..=inner.n()].iter().map(|&child| (child, height - 1)));
+            tx.free(Ref::<Inner>::from_offset(at))?;
+        }
+        tx.free(self.at)
+    }
+
     #[inline(always)]
     fn descend<A: Access>(&self, tx: &mut A, key: u64) -> Result<(Path, Ref<Leaf>), Abort> {
         let head = tx.read(self.at)?.sound()?;

@@ -234,6 +234,37 @@ impl HashMap {
         Ok(all)
     }
 
+    /// Ends the map with all its entries; its names go with it. The transaction holds as many
+    /// objects as the map has.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
+        let mut waiting = self.buckets.to_vec();
+        while let Some(at) = waiting.pop() {
+            let bucket: Bucket = tx.read(at)?;
+            let mut next = bucket.link();
+            if bucket.is_split() {
+                let place: Ref<Posts> = bucket.link();
+                let posts = tx.read(place)?;
+                let count = (posts.count as usize).min(POSTS_MAX);
+                waiting.extend_from_slice(&posts.buckets[..count]);
+                next = posts.next;
+                tx.free(place)?;
+            }
+            let (nodes, _) = chain(tx, next)?;
+            nodes.into_iter().try_for_each(|node| tx.free(node))?;
+            tx.free(at)?;
+        }
+        let mut piece = tx.read(self.at)?.first;
+        while !piece.is_null() {
+            let next = tx.read(piece)?.next;
+            tx.free(piece)?;
+            piece = next;
+        }
+        tx.free(self.at)
+    }
+
     /// The first bucket of a key, and the bits of its hash that say where it goes from there.
     #[inline]
     fn first(&self, key: u64) -> (Ref<Bucket>, u64) {

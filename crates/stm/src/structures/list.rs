@@ -81,6 +81,21 @@ impl SortedList {
         Ok(all)
     }
 
+    /// Ends the list with all its entries; its names go with it. The transaction holds as many
+    /// objects as the list has.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
+        let mut at = tx.read(self.at)?.first;
+        while !at.is_null() {
+            let next = tx.read(at)?.next;
+            tx.free(at)?;
+            at = next;
+        }
+        tx.free(self.at)
+    }
+
     #[inline(always)]
     fn find<A: Access>(&self, tx: &mut A, key: u64) -> Result<Spot, Abort> {
         let (mut before, mut at) = (Ref::NULL, tx.read(self.at)?.first);

@@ -3,7 +3,8 @@
 //! - [`HashMap`], [`SearchTree`], [`SortedList`], [`BTree`] map `u64` keys to `u64` values (store a
 //!   [`Ref`](crate::Ref)'s offset for more); [`Queue`] is first in, first out.
 //! - A structure is a record in the pool; its handle here is a reference and can be copied freely.
-//!   Name it with [`Tx::set_root`](crate::Tx::set_root) to find it again.
+//!   Name it with [`Tx::set_root`](crate::Tx::set_root) to find it again; its `destroy` gives back
+//!   all of it.
 //! - Every operation is part of the caller's transaction, so several on several structures are
 //!   atomic together; all of them answer a conflict through `?`.
 //!

@@ -79,6 +79,23 @@ impl Queue {
         tx.free(dummy)?;
         Ok(Some(value))
     }
+
+    /// Ends the queue with all its entries; its names go with it. The transaction holds as many
+    /// objects as the queue has.
+    ///
+    /// # Errors
+    /// A conflict.
+    pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
+        let mut at = tx.read(self.ends.front)?.node;
+        while !at.is_null() {
+            let next = tx.read(at)?.next;
+            tx.free(at)?;
+            at = next;
+        }
+        tx.free(self.ends.front)?;
+        tx.free(self.ends.back)?;
+        tx.free(self.at)
+    }
 }
 
 impl Checked for QueueHead {
