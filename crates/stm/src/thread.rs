@@ -12,7 +12,7 @@
 //!   the same thread of the operating system, inside whose closure this one runs; or the same peer
 //!   on the same thread making this transaction lose [`PATIENCE`] times in a row.
 //! - Dropping the handle, also by a panic, gives back its slot, its clock and its free objects; a
-//!   panic inside a closure first undoes the transaction.
+//!   panic inside a closure first undoes the transaction. In a forked child it gives back nothing.
 //!
 //! Paper section 3; deviations: `starts` is raised only on success (the paper's order poisons it),
 //! and old versions are never read except at a snapshot epoch.
@@ -313,6 +313,11 @@ impl<'p, D: Domain> Thread<'p, D> {
 
 impl<D: Domain> Drop for Thread<'_, D> {
     fn drop(&mut self) {
+        // A lock of the pool that another thread held when this process was forked is held for ever
+        // here, and what it guards is the parent's.
+        if self.pool.check_owner().is_err() {
+            return;
+        }
         self.hand_in();
         self.pool.release(self.tid, self.clock);
     }

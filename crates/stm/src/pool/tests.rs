@@ -52,6 +52,40 @@ fn a_slot_at_the_end_of_its_clock_is_not_handed_out_while_others_are_free() {
     assert_eq!(found.words, [4]);
 }
 
+/// Memory of a process that may have forked.
+struct OfParent(Dram, AtomicBool);
+
+macro_rules! inner {
+    ($self:ident, $($call:tt)+) => {
+        $self.0.$($call)+
+    };
+}
+
+impl Domain for OfParent {
+    littoral_device::forward_domain!(inner: len promise word store compare_exchange write_back
+        invalidate fence);
+
+    fn owner_before_fork(&self) -> Option<u32> {
+        self.1.load(Ordering::Relaxed).then_some(4711)
+    }
+}
+
+#[test]
+fn a_handle_that_a_forked_child_drops_asks_for_no_lock() {
+    let domain = OfParent(Dram::new(16 << 10), AtomicBool::new(false));
+    let pool = Pool::create(domain, &OPTIONS).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 0 })).unwrap();
+    th.atomically(|tx| tx.free(cell)).unwrap();
+    let slab = pool.layout.slab_of(cell.offset() as usize);
+    let spare = pool.spare.lock().unwrap().count(slab);
+    pool.domain.1.store(true, Ordering::Relaxed);
+    drop(th);
+    // Both lie behind locks that another thread may have held at the fork.
+    assert_eq!(pool.slots.lock().unwrap().taken, 1);
+    assert_eq!(pool.spare.lock().unwrap().count(slab), spare);
+}
+
 #[test]
 fn the_other_slot_is_taken_where_the_first_has_ended() {
     let pool = Pool::create(Dram::new(16 << 10), &OPTIONS).unwrap();
