@@ -5,6 +5,7 @@
 //! without what concerns the first program alone: changes of the environment, which a guest's
 //! `execve` gives whole. Checked by `options_written_as_arguments_read_back_equal`.
 
+use crate::limits::Limit;
 use littoral_base::units::Bytes;
 use littoral_la64::interp::{Limits, Tier};
 use std::ffi::{OsStr, OsString};
@@ -20,6 +21,7 @@ const LOOK: &str = "look";
 /// Instructions before the first look.
 pub(crate) const LOOK_DEFAULT: u64 = 1 << 23;
 const STACK: &str = "stack";
+const LIMIT: &str = "limit";
 const PROFILE: &str = "profile";
 const PERF_MAP: &str = "perf-map";
 const GDB: &str = "gdb";
@@ -90,6 +92,11 @@ pub struct Options {
     #[arg(short = 's', long = STACK, value_name = "SIZE", value_parser = stack_len)]
     #[arg(default_value = "8MiB")]
     pub stack_len: u64,
+    /// Limit the program and not this command (may be repeated): NAME is as, data or stack, SOFT
+    /// and HARD are bytes or unlimited, one value stands for both; a limit of the stack is the
+    /// first stack's length
+    #[arg(long = LIMIT, value_name = "NAME=SOFT:HARD")]
+    pub limits: Vec<Limit>,
     /// Count where the program spends its instructions and show the hottest functions at exit;
     /// with a FILE as JSON there, in whose name %p stands for the process
     #[arg(long = PROFILE, value_name = "FILE", num_args = 0..=1, require_equals = true)]
@@ -149,6 +156,7 @@ impl Default for Options {
             set: Vec::new(),
             unset: Vec::new(),
             stack_len: STACK_LEN_DEFAULT,
+            limits: Vec::new(),
             profile: None,
             perf_map: false,
             dump: None,
@@ -227,6 +235,7 @@ impl Options {
             (self.look != LOOK_DEFAULT).then(|| option(LOOK, OsStr::new(&self.look.to_string())));
         let stack = (self.stack_len != STACK_LEN_DEFAULT)
             .then(|| option(STACK, OsStr::new(&self.stack_len.to_string())));
+        let limits = self.limits.iter().map(|limit| option(LIMIT, OsStr::new(&limit.to_string())));
         let profile = self.profile.iter().flatten().map(|file| option(PROFILE, file.as_os_str()));
         let dump = self.dump.iter().map(|file| option(DUMP, file.as_os_str()));
         let gdb = self.gdb.map(|port| option(GDB, OsStr::new(&port.to_string())));
@@ -241,6 +250,7 @@ impl Options {
             .chain(weak)
             .chain(memory)
             .chain(stack)
+            .chain(limits)
             .chain(profile)
             .chain(dump)
             .chain(code)
@@ -275,6 +285,9 @@ mod tests {
             set: Vec::new(),
             unset: Vec::new(),
             stack_len: 1 << 20,
+            limits: ["as=4096:unlimited", "stack=1"]
+                .map(|text| text.parse::<Limit>().unwrap())
+                .to_vec(),
             profile: Some(Some("a file".into())),
             perf_map: true,
             dump: Some("another file".into()),

@@ -25,6 +25,7 @@ mod debug;
 mod disk;
 mod dump;
 mod executable;
+mod limits;
 mod path;
 mod perf_map;
 mod process;

@@ -6,11 +6,14 @@ use super::code::Changes;
 use super::debug::Debugger;
 use super::disk::Disk;
 use super::dump::Dump;
+use super::limits::Limits as ResourceLimits;
 use super::path::Paths;
 use super::perf_map::PerfMap;
 use super::profile::Profile;
 use super::raw::{self, Pending};
-use super::space::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, Request, Space, page_len, page_up};
+use super::space::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, Request, STACK, Space, page_len, page_up,
+};
 use super::stack::Auxiliary;
 use super::sync::lock;
 use super::voice::Voice;
@@ -364,8 +367,12 @@ pub(super) fn load(
     let features = features(&options);
     let machine = (abi.auxiliary)(features, front);
     let auxiliary = auxiliary(&main, interpreter.as_ref(), machine);
-    let (name, stack_len) = (program.as_os_str().as_bytes(), options.stack_len);
+    let limits = ResourceLimits::of(&options.limits);
+    let stack_len = limits.stack_len().unwrap_or(options.stack_len);
+    let name = program.as_os_str().as_bytes();
     let (sp, auxv) = first_stack(&mut space, stack_len, &argv, envp, name, &auxiliary)?;
+    // What was mapped for the program is counted from now on.
+    space.limits = limits;
     let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
     // The translator of another architecture has the file.
     let dump = options.dump.as_deref().filter(|_| front.is_none());
@@ -600,9 +607,10 @@ fn first_stack(
     name: &[u8],
     auxiliary: &Auxiliary,
 ) -> Result<(u64, Vec<u8>)> {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    // The kernel promises memory for what a stack has used alone.
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let len = STACK_GAP + stack_len;
-    let whole = Request { at: 0, len, prot: 3, flags, fd: -1, offset: 0, name: "[stack]" };
+    let whole = Request { at: 0, len, prot: 3, flags, fd: -1, offset: 0, name: STACK };
     let no_room = || Error::new(Kind::Memory, "arguments and environment do not fit the stack");
     let at = u64::try_from(space.map(&whole)).map_err(|_| no_room())?;
     let (flags, prot) = (flags | MAP_FIXED, if mutant!("la64_stack_without_gap") { 3 } else { 0 });

@@ -623,7 +623,7 @@ pub(super) fn monotonic_ns() -> u64 {
 }
 
 /// Replaces the process image, with `mask` from then on. Returns only the error, or [`RESTART`] if
-/// a signal came first.
+/// a signal came first. `ready` is called when all memory that is needed has been allocated.
 ///
 /// Signals stay blocked until then: a child of `vfork` that a signal kills must hold no lock of the
 /// memory that is its parent's too.
@@ -632,12 +632,14 @@ pub(super) fn execve(
     path: &std::ffi::CStr,
     argv: &[std::ffi::CString],
     envp: &[std::ffi::CString],
+    ready: impl FnOnce(),
 ) -> i64 {
     let list = |strings: &[std::ffi::CString]| {
         strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
     };
     let (argv, envp) = (list(argv), list(envp));
     let lists = [path.as_ptr() as u64, argv.as_ptr() as u64, envp.as_ptr() as u64, 0, 0, 0];
+    ready();
     set_mask(mask);
     // SAFETY: null-terminated arrays of null-terminated strings that outlive the call.
     let result = unsafe { la64_enter(libc::SYS_execve, &lists, &pending.attention) };

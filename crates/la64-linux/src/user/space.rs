@@ -16,7 +16,9 @@
 //!   `mremap_refuses_what_the_kernel_refuses`, `faults_kill_the_guest_with_linux_signals`.
 
 use super::code::{Changes, Range};
+use super::limits::Limits;
 use super::raw::{self, Arg, GUARD};
+use crate::limits::Resource;
 use littoral_base::mutant;
 use littoral_la64::memory::Window;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,8 @@ pub(super) fn page_len() -> u64 {
 }
 
 const LOW: u64 = 0x1_0000;
+/// What the first stack is called.
+pub(super) const STACK: &str = "[stack]";
 
 pub(super) const PROT_WRITE: u32 = 2;
 pub(super) const PROT_EXEC: u32 = 4;
@@ -38,7 +42,7 @@ pub(super) const MAP_PRIVATE: u32 = 2;
 pub(super) const MAP_FIXED: u32 = 0x10;
 pub(super) const MAP_ANONYMOUS: u32 = 0x20;
 const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
-const MAP_NORESERVE: u32 = 0x4000;
+pub(super) const MAP_NORESERVE: u32 = 0x4000;
 const REMAP_MAYMOVE: u32 = 1;
 const REMAP_FIXED: u32 = 2;
 const REMAP_DONTUNMAP: u32 = 4;
@@ -70,6 +74,8 @@ pub(super) struct Space {
     /// Start and current end of the heap.
     pub(super) brk: (u64, u64),
     pub(super) changes: Arc<Changes>,
+    /// How much may be mapped.
+    pub(super) limits: Limits,
     /// Where the guest's addresses end.
     end: u64,
     /// Addresses of a translator, which the guest does not have.
@@ -84,7 +90,16 @@ pub(super) struct Space {
     rights_count: u64,
 }
 
+/// Whether memory counts as data: what a limit of private writable memory bounds.
+fn is_data(prot: u32, shared: bool) -> bool {
+    prot & PROT_WRITE != 0 && !shared
+}
+
 impl Area {
+    fn is_data(&self) -> bool {
+        is_data(self.prot, self.shared)
+    }
+
     fn is_private_anonymous(&self) -> bool {
         self.anonymous && !self.shared
     }
@@ -180,6 +195,7 @@ impl Space {
             areas: BTreeMap::new(),
             brk: (0, 0),
             changes: Arc::default(),
+            limits: Limits::default(),
             end,
             kept,
             coherent: false,
@@ -269,6 +285,33 @@ impl Space {
         }
     }
 
+    /// Bytes between two addresses in areas of a kind.
+    fn bytes_in(&self, (start, end): (u64, u64), is_counted: impl Fn(&Area) -> bool) -> u64 {
+        let first = self.area(start).map_or(start, |(at, _)| at);
+        let areas = self.areas.range(first..end).filter(|(_, area)| is_counted(area));
+        areas.map(|(&at, area)| area.end.min(end) - at.max(start)).sum()
+    }
+
+    /// Whether the limits allow so many bytes more, which are data or not.
+    fn allows(&self, more: u64, is_data: bool) -> bool {
+        let is_within = self.is_within(Resource::Addresses, more, |_| true);
+        is_within && (!is_data || self.allows_data(more))
+    }
+
+    /// Whether the limit of data allows so many bytes more.
+    fn allows_data(&self, more: u64) -> bool {
+        self.is_within(Resource::Data, more, Area::is_data)
+    }
+
+    /// Whether a limit allows so many bytes more than those of a kind. The kernel counts of the
+    /// first stack what has been used; it is left out.
+    fn is_within(&self, resource: Resource, more: u64, is_counted: fn(&Area) -> bool) -> bool {
+        let Some(most) = self.limits.most(resource) else { return true };
+        let is_counted = |area: &Area| area.name != STACK && is_counted(area);
+        let used = self.bytes_in((0, self.end), is_counted);
+        used.saturating_add(more) <= most || mutant!("la64_limits_unchecked")
+    }
+
     /// Splits areas so that `start` and `end` are boundaries.
     fn split(&mut self, start: u64, end: u64) {
         for at in [start, end] {
@@ -338,6 +381,11 @@ impl Space {
             Ok(at) => at,
             Err(code) => return err(code),
         };
+        let shared = r.flags & 3 != MAP_PRIVATE;
+        let replaced = self.bytes_in((at, at + len), |_| true);
+        if !self.allows(len - replaced, is_data(r.prot, shared)) {
+            return err(libc::ENOMEM);
+        }
         let flags = r.flags & !MAP_FIXED_NOREPLACE & !0x100 | MAP_FIXED;
         let got = self.host_mmap(at, len, host_prot(r.prot), flags, r.fd, r.offset);
         if got < 0 {
@@ -345,7 +393,6 @@ impl Space {
             return got;
         }
         self.carve(at, at + len);
-        let shared = r.flags & 3 != MAP_PRIVATE;
         let area = Area {
             end: at + len,
             prot: r.prot,
@@ -413,6 +460,9 @@ impl Space {
             Ok(at) => at,
             Err(code) => return err(code),
         };
+        if !self.allows(len - self.bytes_in((at, at + len), |_| true), false) {
+            return err(libc::ENOMEM);
+        }
         // The reservation is there already; no host page is executable.
         let read_only = if r.prot & PROT_WRITE == 0 { libc::SHM_RDONLY } else { 0 };
         let flags = (libc::SHM_REMAP | read_only) as u64;
@@ -519,6 +569,12 @@ impl Space {
                 None => return err(libc::ENOMEM),
             }
         }
+        let becomes_data = |area: &Area| is_data(prot, area.shared) && !area.is_data();
+        let more = self.bytes_in((at, end), becomes_data);
+        // The addresses are counted already.
+        if more != 0 && !self.allows_data(more) {
+            return err(libc::ENOMEM);
+        }
         let args = &mut [Arg::Guest(at), Arg::Int(end - at), Arg::Int(host_prot(prot))];
         let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
         if done < 0 || at == end {
@@ -569,6 +625,11 @@ impl Space {
         };
         if r.old_len > area.end - r.old {
             return err(libc::EFAULT);
+        }
+        let leaves = r.flags & REMAP_DONTUNMAP != 0;
+        let more = if leaves { r.new_len } else { r.new_len.saturating_sub(r.old_len) };
+        if more != 0 && !self.allows(more, area.is_data()) {
+            return err(libc::ENOMEM);
         }
         self.unwatch_in(r.old, r.old + r.old_len);
         let area = Area { offset: area.offset + (r.old - start), ..area };

@@ -6,6 +6,7 @@
 use super::abi::Trap;
 use super::debug::{Next, Stop};
 use super::executable::Executable;
+use super::limits::Limits;
 use super::process::{Action, Process, Start};
 use super::profile::PERIOD;
 use super::raw::{self, Pending};
@@ -46,6 +47,8 @@ pub(super) struct Thread {
     pub(super) lent: bool,
     /// Handlers of a process made by `vfork`, which are its own.
     pub(super) own_actions: Option<Arc<Mutex<[Action; 64]>>>,
+    /// Limits of such a process.
+    pub(super) own_limits: Option<Limits>,
     /// What a child of `vfork` leaves in this memory when it runs another program.
     pub(super) left: RefCell<Vec<Vec<CString>>>,
     /// The count at which the thread is sampled next, with `--profile`.
@@ -113,6 +116,7 @@ impl Thread {
             ended: false,
             lent: false,
             own_actions: None,
+            own_limits: None,
             left: RefCell::default(),
             body,
         }
@@ -171,6 +175,19 @@ impl Thread {
     pub(super) fn actions(&self) -> MutexGuard<'_, [Action; 64]> {
         let own = self.own_actions.as_deref().filter(|_| !mutant!("la64_vfork_shares_handlers"));
         lock(own.unwrap_or(&self.process.actions))
+    }
+
+    /// Does something with the limits of the process that the thread is of.
+    pub(super) fn with_limits<R>(&mut self, f: impl FnOnce(&mut Limits) -> R) -> R {
+        match &mut self.own_limits {
+            Some(own) => f(own),
+            None => f(&mut lock(&self.process.space).limits),
+        }
+    }
+
+    /// The limits of the process that the thread is of.
+    pub(super) fn limits(&self) -> Limits {
+        self.own_limits.unwrap_or_else(|| lock(&self.process.space).limits)
     }
 
     /// Lets a debugger see the thread, which runs from now on.

@@ -1,12 +1,14 @@
 //! Running another program: `execve` and `execveat`.
 
 use super::super::abi;
+use super::super::limits;
 use super::super::process::as_path;
 use super::super::raw::{self, Arg};
 use super::super::signal;
 use super::super::thread::Thread;
 use super::files::string;
 use super::{Args, err};
+use crate::limits::Limit;
 use crate::options::Options;
 use littoral_base::mutant;
 use std::ffi::{CStr, CString, OsString};
@@ -128,7 +130,7 @@ fn replace(
             return Ok(again(thread, path, argv, envp));
         }
         let Some(line) = head.strip_prefix(b"#!") else {
-            return Ok(native(thread, host, argv, envp));
+            return Ok(native(thread, host, argv, envp, &thread.limits().list()));
         };
         let line = line.split(|&b| b == b'\n').next().unwrap_or(line).trim_ascii();
         let (interpreter, argument) = match line.iter().position(|b| b" \t".contains(b)) {
@@ -165,7 +167,14 @@ fn c_strings(list: Vec<Vec<u8>>) -> Vec<CString> {
     list.into_iter().filter_map(|s| CString::new(s).ok()).collect()
 }
 
-fn native(thread: &Thread, host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> i64 {
+/// Runs a program on the host, with these limits.
+fn native(
+    thread: &Thread,
+    host: PathBuf,
+    argv: Vec<Vec<u8>>,
+    envp: Vec<Vec<u8>>,
+    own: &[Limit],
+) -> i64 {
     thread.store_code();
     let path = c_strings(vec![host.into_os_string().into_vec()]);
     if path.is_empty() {
@@ -173,7 +182,11 @@ fn native(thread: &Thread, host: PathBuf, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>
     }
     thread.left.replace(vec![path, c_strings(argv), c_strings(envp)]);
     let left = thread.left.borrow();
-    raw::execve((&thread.pending, thread.mask), &left[0][0], &left[1], &left[2])
+    let mut before = Vec::new();
+    let limit = || before = limits::exchange(own);
+    let error = raw::execve((&thread.pending, thread.mask), &left[0][0], &left[1], &left[2], limit);
+    limits::exchange(&before);
+    error
 }
 
 /// Starts this command again for another program of a guest's architecture. Its own file is named
@@ -187,7 +200,8 @@ fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>)
     // A forked child is not debugged, so neither is what it becomes.
     let is_debugged = process.debugger.as_ref().is_some_and(|d| d.is_on());
     let gdb = process.options.gdb.filter(|_| is_debugged);
-    let options = Options { argv0, gdb, ..process.options.clone() }.arguments();
+    let limits = thread.limits().list();
+    let options = Options { argv0, gdb, limits, ..process.options.clone() }.arguments();
     let words = process.command.iter().cloned().chain(options).map(OsString::into_vec);
     let words = c_strings(words.chain([path]).chain(argv.iter().skip(1).cloned()).collect());
     if words.is_empty() {
@@ -197,7 +211,7 @@ fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>)
     thread.left.replace(vec![words, c_strings(envp)]);
     let start = |path: &std::ffi::CStr| {
         let left = thread.left.borrow();
-        raw::execve((&thread.pending, thread.mask), path, &left[0], &left[1])
+        raw::execve((&thread.pending, thread.mask), path, &left[0], &left[1], || {})
     };
     if !mutant!("la64_execve_by_path_alone") && start(OWN_FILE) == raw::RESTART {
         return raw::RESTART;
@@ -208,7 +222,9 @@ fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>)
     match start(&by_path) {
         error if error == err(libc::ENOENT) => {
             let envp = thread.left.take().swap_remove(1);
-            native(thread, by_name, argv, envp.into_iter().map(CString::into_bytes).collect())
+            let envp = envp.into_iter().map(CString::into_bytes).collect();
+            // The host's would limit this command, which the kernel starts.
+            native(thread, by_name, argv, envp, &[])
         }
         error => error,
     }

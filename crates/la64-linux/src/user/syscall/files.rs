@@ -122,6 +122,11 @@ fn synthetic(process: &Process, path: &[u8]) -> Option<Vec<u8>> {
     match proc_self(path)? {
         b"auxv" => Some(process.auxv.clone()),
         b"maps" => Some(lock(&process.space).maps().into_bytes()),
+        b"limits" => {
+            let host = std::fs::read_to_string("/proc/self/limits").ok()?;
+            let limits = lock(&process.space).limits;
+            Some(limits.text(&host).into_bytes())
+        }
         b"cmdline" => Some(process.argv.iter().flat_map(|a| [a, &b"\0"[..]].concat()).collect()),
         _ => None,
     }

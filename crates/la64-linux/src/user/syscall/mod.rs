@@ -11,6 +11,7 @@
 mod exec;
 mod files;
 mod ipc;
+mod limits;
 mod memory;
 mod mips64;
 #[cfg(any(test, not(target_arch = "x86_64")))]

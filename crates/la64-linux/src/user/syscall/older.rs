@@ -178,14 +178,6 @@ pub(super) fn getpgrp(thread: &mut Thread, _: &Args) -> i64 {
     with(thread, libc::SYS_getpgid, "i", [0])
 }
 
-pub(super) fn getrlimit(thread: &mut Thread, args: &Args) -> i64 {
-    with(thread, libc::SYS_prlimit64, "iipp", [0, args[0], 0, args[1]])
-}
-
-pub(super) fn setrlimit(thread: &mut Thread, args: &Args) -> i64 {
-    with(thread, libc::SYS_prlimit64, "iipp", [0, args[0], args[1], 0])
-}
-
 pub(super) fn utime(thread: &mut Thread, args: &Args) -> i64 {
     times(thread, [AT_CWD, args[0], args[1]], |window, at| {
         let [accessed, modified] = window.load_words(at).ok_or(libc::EFAULT)?;

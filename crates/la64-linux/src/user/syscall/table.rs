@@ -31,7 +31,7 @@
 //! libraries then register nothing and ask the kernel where they would have read it.
 
 use super::super::thread::Thread;
-use super::{Args, Own, exec, files, ipc, memory, stat, tasks};
+use super::{Args, Own, exec, files, ipc, limits, memory, stat, tasks};
 use Waits::{Chooses, Fails, ForSignals, Never, Receives, Restarts, Sends};
 
 /// How a call is done.
@@ -301,8 +301,8 @@ calls! { TABLE:
     160 uname "p" Never, own tasks::uname;
     161 sethostname "pi" Never, host SYS_sethostname;
     162 setdomainname "pi" Never, host SYS_setdomainname;
-    163 getrlimit "ip" Never, older SYS_getrlimit;
-    164 setrlimit "ip" Never, older SYS_setrlimit;
+    163 getrlimit "ip" Never, own limits::getrlimit;
+    164 setrlimit "ip" Never, own limits::setrlimit;
     165 getrusage "ip" Never, host SYS_getrusage;
     166 umask "i" Never, host SYS_umask;
     167 prctl "iaaaa" Never, own tasks::prctl;
@@ -383,7 +383,7 @@ calls! { TABLE:
     242 accept4 "ippi" Receives, host SYS_accept4;
     243 recvmmsg "ipiip" Receives, own files::recvmmsg;
     260 wait4 "ipip" Restarts, host SYS_wait4;
-    261 prlimit64 "iipp" Never, host SYS_prlimit64;
+    261 prlimit64 "iipp" Never, own limits::prlimit64;
     262 fanotify_init "ii" Never, host SYS_fanotify_init;
     263 fanotify_mark "iiiis" Restarts, host SYS_fanotify_mark;
     264 name_to_handle_at "isppi" Restarts, host SYS_name_to_handle_at;

@@ -374,6 +374,8 @@ fn vfork(thread: &mut Thread, birth: Birth) -> i64 {
     let robust_list = thread.pending.robust_list.load(Ordering::Acquire);
     let actions = *thread.actions();
     let outer = thread.own_actions.replace(Arc::new(Mutex::new(actions)));
+    let limits = thread.limits();
+    let outer_limits = thread.own_limits.replace(limits);
     let lent = std::mem::replace(&mut thread.lent, true);
     let pid = raw::vfork(&mut || {
         take_birth(thread, birth);
@@ -389,7 +391,7 @@ fn vfork(thread: &mut Thread, birth: Birth) -> i64 {
     thread.lent = lent;
     thread.pending.forget();
     thread.pending.robust_list.store(robust_list, Ordering::Release);
-    thread.own_actions = outer;
+    (thread.own_actions, thread.own_limits) = (outer, outer_limits);
     // Not by a borrow: the child's is never given back.
     thread.left = RefCell::default();
     signal::apply_mask(thread);
@@ -527,6 +529,9 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
 fn born(thread: &mut Thread, birth: Birth) {
     // The memory is its own, also where its parent's was lent.
     thread.lent = false;
+    if let Some(limits) = thread.own_limits.take() {
+        lock(&thread.process.space).limits = limits;
+    }
     // Another thread may have been ending the parent, which is no end of the child.
     thread.process.ending.store(false, Ordering::SeqCst);
     let tid = raw::gettid();
