@@ -389,7 +389,7 @@ impl Space {
         let flags = r.flags & !MAP_FIXED_NOREPLACE & !0x100 | MAP_FIXED;
         let got = self.host_mmap(at, len, host_prot(r.prot), flags, r.fd, r.offset);
         if got < 0 {
-            self.close_holes(at, at + len);
+            self.settle(at, at + len);
             return got;
         }
         self.carve(at, at + len);
@@ -469,7 +469,7 @@ impl Space {
         let args = &mut [Arg::Int(r.id), Arg::Guest(at), Arg::Int(flags)];
         let got = raw::call_now(&self.window, libc::SYS_shmat, args);
         if got < 0 {
-            self.close_holes(at, at + len);
+            self.settle(at, at + len);
             return got;
         }
         self.carve(at, at + len);
@@ -542,8 +542,28 @@ impl Space {
         }
     }
 
-    /// Reserves again what is in no area: kernels before 6.12 unmap the place of a mapping before
-    /// they refuse it, and the host would give the hole to the engine.
+    /// Makes the areas of a range what a refused mapping has left there, and the rest a reservation:
+    /// kernels before 6.12 unmap the place of a mapping before they refuse it, others leave it.
+    fn settle(&mut self, start: u64, end: u64) {
+        self.split(start, end);
+        let inside = self.areas.range(start..end).map(|(&at, area)| (at, area.end));
+        let gone: Vec<(u64, u64)> = inside.filter(|&(at, end)| self.has_hole(at, end)).collect();
+        for (at, end) in gone {
+            if !mutant!("la64_refused_mapping_changes_nothing") {
+                self.carve(at, end);
+            }
+        }
+        self.close_holes(start, end);
+        self.merge(start, end);
+    }
+
+    /// Whether the host has nothing at some address of a range.
+    fn has_hole(&self, start: u64, end: u64) -> bool {
+        let args = &mut [Arg::Guest(start), Arg::Int(end - start), Arg::Int(libc::MS_ASYNC as u64)];
+        raw::call_now(&self.window, libc::SYS_msync, args) == err(libc::ENOMEM)
+    }
+
+    /// Reserves again what is in no area, which the host would give to the engine.
     fn close_holes(&self, start: u64, end: u64) {
         let mut from = start;
         let areas = self.areas().map(|(at, area)| (at, area.end));
@@ -857,6 +877,34 @@ mod tests {
         let mut pages = [0; PAGES];
         let args = &mut [Arg::Guest(at), Arg::Int(len), Arg::Out(&mut pages)];
         assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
+    }
+
+    /// What a kernel before 6.12 does to the place of a mapping that it refuses. A page alone is too
+    /// small a hole for what other threads map.
+    #[test]
+    fn a_refused_mapping_takes_what_the_kernel_unmapped() {
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        let (page, flags) = (page_len(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
+        let start = LOW + 16 * page;
+        let request =
+            Request { at: start, len: 3 * page, prot: 7, flags, fd: -1, offset: 0, name: "" };
+        assert_eq!(space.map(&request), start as i64);
+        window.store::<u64>(start, 7).unwrap();
+        space.changes.take();
+        let args = &mut [Arg::Guest(start + page), Arg::Int(page)];
+        assert_eq!(raw::call_now(&window, libc::SYS_munmap, args), 0);
+        space.settle(start + page, start + 2 * page);
+        assert!(space.area(start + page).is_none(), "a mapping that is gone");
+        assert!(!space.has_hole(start, start + 3 * page), "no reservation in its place");
+        let [_, written] = space.changes.take();
+        assert_eq!(written, [start + page..start + 2 * page], "its code goes too");
+        for at in [start, start + 2 * page] {
+            assert_eq!(space.area(at).map(|(from, area)| area.end - from), Some(page));
+        }
+        // A kernel that leaves the place leaves the mapping.
+        space.settle(start, start + page);
+        assert_eq!(window.load::<u64>(start), Some(7));
     }
 
     /// Pages that no area has stand for holes, so that no other thread gets them meanwhile.
