@@ -1,6 +1,7 @@
 //! Path lookup with a sysroot: absolute paths are tried inside it first, following its own symbolic
 //! links; what it lacks comes from the host.
 
+use littoral_base::mutant;
 use std::path::{Component, Path, PathBuf};
 
 /// The lookup rule.
@@ -42,6 +43,18 @@ impl Paths {
             let usr = Path::new("/usr").join(path.strip_prefix("/").ok()?);
             walk(root, &usr, follow).filter(|_| merged)
         })
+    }
+
+    /// The guest path of a file as the kernel shows it in /proc, without symbolic links. It was
+    /// found at `host` by `path`, which stands for a file that has no name.
+    pub(super) fn real(&self, host: &Path, path: &Path) -> PathBuf {
+        let real = std::fs::canonicalize(host).ok().filter(|_| !mutant!("la64_exe_is_a_link"));
+        let shown = real.map(|real| match self.guest(&real) {
+            guest if self.resolve(&guest) == real => guest,
+            // Users keep files there that are not looked up in the sysroot.
+            _ => real,
+        });
+        shown.unwrap_or_else(|| std::path::absolute(path).unwrap_or_else(|_| path.into()))
     }
 
     /// The guest path of a host path.
@@ -118,5 +131,10 @@ mod tests {
         assert_eq!(paths.resolve(Path::new("/etc/hostname")), Path::new("/etc/hostname"));
         assert_eq!(paths.resolve(Path::new("relative")), Path::new("relative"));
         assert_eq!(paths.guest(&real), Path::new("/usr/lib64/ld.so"));
+        let shown = |host: &str, path: &str| paths.real(&root.join(host), Path::new(path));
+        assert_eq!(shown("usr/lib64/ld.so", "/usr/absolute"), Path::new("/usr/lib64/ld.so"));
+        std::fs::write(root.join("tmp/program"), "x").unwrap();
+        assert_eq!(shown("tmp/program", "../program"), root.join("tmp/program"));
+        assert_eq!(shown("nothing", "/nothing"), Path::new("/nothing"));
     }
 }

@@ -87,7 +87,7 @@ pub(super) struct Process {
     /// The command that runs a program, without options, for the guest's own execve.
     pub(super) command: Vec<OsString>,
     pub(super) paths: Paths,
-    /// Path of the program as the guest knows it.
+    /// Path of the program as the guest sees it in /proc.
     pub(super) program: PathBuf,
     pub(super) argv: Vec<Vec<u8>>,
     /// The auxiliary vector, as it lies on the first stack.
@@ -358,7 +358,8 @@ pub(super) fn load(
     let Plan { abi, front, mut space, translator, is_native } =
         Plan::of(&host, program, fronts, &options)?;
     let window = space.window;
-    let main = load_image(abi, &mut space, &host, program)?;
+    let main = load_image(abi, &mut space, &paths, (host.as_path(), program))?;
+    let shown = paths.real(&host, program);
     let interpreter = load_interpreter(abi, &mut space, &paths, (&main.elf, program))?;
     let end = main.elf.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
     let heap = page_up(end + main.bias) + page_len();
@@ -402,7 +403,7 @@ pub(super) fn load(
         options,
         command,
         paths,
-        program: std::path::absolute(program).unwrap_or_else(|_| program.into()),
+        program: shown,
         argv,
         auxv,
         features,
@@ -472,7 +473,7 @@ fn load_interpreter(
 ) -> Result<Option<Image>> {
     let Some(name) = &elf.interpreter else { return Ok(None) };
     let host = paths.resolve(Path::new(name));
-    let image = load_image(abi, space, &host, Path::new(name));
+    let image = load_image(abi, space, paths, (host.as_path(), Path::new(name)));
     image
         .map(Some)
         .map_err(|e| e.in_context(format!("{}: its interpreter {name}", program.display())))
@@ -494,7 +495,13 @@ fn headers(file: &File, abi: &Abi) -> std::io::Result<littoral_la64::error::Resu
     }
 }
 
-fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result<Image> {
+/// Loads the file at a path of the host, which is this one of the guest's.
+fn load_image(
+    abi: &Abi,
+    space: &mut Space,
+    paths: &Paths,
+    (host, guest): (&Path, &Path),
+) -> Result<Image> {
     let shown = guest.display();
     let io = |e: std::io::Error| Error::with_source(Kind::Io, format!("cannot read {shown}"), e);
     let file = File::open(host).map_err(io)?;
@@ -514,8 +521,9 @@ fn load_image(abi: &Abi, space: &mut Space, host: &Path, guest: &Path) -> Result
     let bias = place(space, wanted, len, elf.position_independent)
         .ok_or_else(|| Error::new(Kind::Memory, format!("{shown}: no room at {wanted:#x}")))?
         .wrapping_sub(low);
+    let name = paths.real(host, guest).to_string_lossy().into_owned();
     for segment in &elf.segments {
-        load_segment(space, &file, segment, bias, &shown.to_string())
+        load_segment(space, &file, segment, bias, &name)
             .ok_or_else(|| Error::new(Kind::Memory, format!("{shown}: cannot map a segment")))?;
     }
     Ok(Image { elf, bias })

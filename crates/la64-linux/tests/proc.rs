@@ -1,0 +1,78 @@
+//! What a program sees of itself in /proc. The guests are assembled here.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod guest;
+
+use guest::*;
+use std::path::Path;
+
+const OPENAT: i64 = 56;
+const READ: i64 = 63;
+const WRITE: i64 = 64;
+const READLINKAT: i64 = 78;
+const AT_FDCWD: i64 = -100;
+const BUFFER_LEN: usize = 16 << 10;
+
+/// A string as words of data, with its terminator.
+fn string(text: &str) -> Vec<u64> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize((bytes.len() / 8 + 1) * 8, 0);
+    let words = bytes.chunks(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
+    words.collect()
+}
+
+/// Writes the bytes in the buffer, whose number is in a0, to standard output, and ends.
+fn show(asm: &mut Asm, path: &str) {
+    asm.op("slt", &[T0, 0, A0]).to("bnez", &[T0], "good").exit(10);
+    asm.label("good").op("or", &[A2, A0, 0]).address(A1, "buffer").op("ori", &[A0, 0, 1]);
+    asm.call(WRITE).exit(0).data("path", &string(path)).data("buffer", &[0; BUFFER_LEN / 8]);
+}
+
+/// A program that shows a file of /proc.
+fn shows_file(path: &str) -> Vec<u8> {
+    let mut asm = Asm::default();
+    asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").op("ori", &[A2, 0, 0]).call(OPENAT);
+    asm.address(A1, "buffer").constant(A2, BUFFER_LEN as i64).call(READ);
+    show(&mut asm, path);
+    asm.file()
+}
+
+/// A program that shows where a link of /proc leads.
+fn shows_link(path: &str) -> Vec<u8> {
+    let mut asm = Asm::default();
+    asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").address(A2, "buffer");
+    asm.constant(A3, BUFFER_LEN as i64).call(READLINKAT);
+    show(&mut asm, path);
+    asm.file()
+}
+
+/// What a program shows that is started by a path from a folder.
+fn shown(dir: &Path, path: &str) -> String {
+    let output = la64().current_dir(dir).arg(path).output().expect("la64 runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("a text")
+}
+
+/// Programs find their libraries and data by where their file is, not by the link to it.
+#[test]
+fn the_path_of_a_program_is_its_files() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let real = std::fs::canonicalize(dir.path()).expect("a path");
+    let program = real.join("program");
+    write_program(&program, &shows_link("/proc/self/exe"));
+    std::os::unix::fs::symlink("program", real.join("link")).expect("a link");
+    for path in ["./program", "link"] {
+        assert_eq!(Path::new(&shown(&real, path)), program, "{path}");
+    }
+}
+
+#[test]
+fn mappings_of_a_program_have_its_whole_path() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let real = std::fs::canonicalize(dir.path()).expect("a path");
+    write_program(&real.join("program"), &shows_file("/proc/self/maps"));
+    let text = shown(&real, "program");
+    let line = text.lines().next().expect("a mapping");
+    assert_eq!(Path::new(line.split_whitespace().last().expect("a name")), real.join("program"));
+}
