@@ -279,6 +279,24 @@ fn an_access_beyond_the_end_of_a_file_is_a_bus_error() {
     killed(&asm, libc::SIGBUS);
 }
 
+/// A guard inside memory that may be written, as C libraries put one below the stack of a thread.
+/// Kernels before 6.13 have none.
+#[test]
+fn an_access_to_a_guard_is_no_bus_error() {
+    const MADVISE: i64 = 233;
+    const GUARD_INSTALL: i64 = 102;
+    const HAS_NONE: i32 = 77;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
+    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S0, A0, 0]);
+    asm.constant(A1, 4096).op("ori", &[A2, 0, GUARD_INSTALL]).call(MADVISE);
+    asm.to("beqz", &[A0], "guarded").exit(HAS_NONE.into());
+    asm.label("guarded").op("st.d", &[S0, S0, 0]).exit(11);
+    if asm.run().status.code() != Some(HAS_NONE) {
+        killed(&asm, libc::SIGSEGV);
+    }
+}
+
 #[test]
 fn unaligned_atomics_kill_with_a_bus_error() {
     for mnemonic in ["amadd.d", "amswap.w"] {

@@ -27,7 +27,7 @@ use littoral_la64::native::Processor;
 use std::cell::Cell;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// An argument of a host system call.
 pub(super) enum Arg<'a> {
@@ -85,6 +85,8 @@ pub(super) struct Pending {
     pub(super) inside: AtomicBool,
     /// Another thread took it out of code, and may have interrupted a system call.
     kicked: AtomicBool,
+    /// The host's signal for the latest access of the thread that was refused.
+    refusal: AtomicI32,
 }
 
 impl Pending {
@@ -103,7 +105,14 @@ impl Pending {
             halted: AtomicBool::new(false),
             inside: AtomicBool::new(false),
             kicked: AtomicBool::new(false),
+            refusal: AtomicI32::new(0),
         }
+    }
+
+    /// Whether the host refused the thread's latest refused access as one to no memory (SIGSEGV),
+    /// and not as one beyond the end of a file (SIGBUS).
+    pub(super) fn is_refused_everywhere(&self) -> bool {
+        self.refusal.load(Ordering::Relaxed) == libc::SIGSEGV
     }
 
     /// Raises the thread's attention. Code that the host's processor executes does not look at the
@@ -348,6 +357,11 @@ unsafe extern "C" fn on_signal(
     let is_unknown = info.si_code == 0 && words[2] == pc;
     let fault = FAULTS >> (signal - 1) & 1 == 1 && (info.si_code > 0 || is_unknown);
     if fault {
+        let pending = CURRENT.get();
+        if !pending.is_null() {
+            // SAFETY: as below.
+            unsafe { (*pending).refusal.store(signal, Ordering::Relaxed) };
+        }
         if machine::is_faulty_code(context) {
             return;
         }

@@ -141,9 +141,14 @@ fn memory_fault(thread: &mut Thread, address: u64, needed: u32) -> Option<Raised
     }
     let allowed = Some([thread.cpu.state.pc, address, space.rights_count()]);
     let is_new = std::mem::replace(&mut thread.allowed, allowed) != allowed;
-    // Refused again: beyond the end of a file.
-    let again = is_new && !mutant!("la64_late_rights_are_bus_errors");
-    (!again).then_some((SIGBUS, 2, address))
+    if is_new && !mutant!("la64_late_rights_are_bus_errors") {
+        return None;
+    }
+    // Refused again: a guard that `madvise` put there, or beyond the end of a file.
+    Some(match thread.pending.is_refused_everywhere() {
+        true => (SIGSEGV, 1, address),
+        false => (SIGBUS, 2, address),
+    })
 }
 
 fn float_code(fcsr: u32) -> i32 {
