@@ -279,6 +279,28 @@ fn an_access_beyond_the_end_of_a_file_is_a_bus_error() {
     killed(&asm, libc::SIGBUS);
 }
 
+/// Code and address of the signals, by the kernel's traps of LoongArch.
+#[test]
+fn signals_of_bad_instructions_say_what_the_kernel_says() {
+    const SI_KERNEL: i64 = 0x80;
+    const BUS_ADRERR: i64 = 2;
+    let cases: [(i32, &'static str, [i64; 3], i64, i64); 2] = [
+        (libc::SIGILL, "csrxchg", [A0, A1, 0], SI_KERNEL, 0),
+        (libc::SIGBUS, "jirl", [0, T1, 4], BUS_ADRERR, 6),
+    ];
+    for (signal, mnemonic, operands, code, address) in cases {
+        let mut asm = Asm::default();
+        asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
+        asm.op("ori", &[A0, 0, signal.into()]).op("or", &[A1, T1, 0]);
+        asm.op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 8]).call(SIGACTION);
+        asm.op("ori", &[T1, 0, 2]).op(mnemonic, &operands).exit(11);
+        asm.label("handler").op("ld.w", &[T0, A1, 8]).op("ori", &[T1, 0, code]);
+        asm.expect_equal(T0, T1, 12).op("ld.d", &[T0, A1, 16]).op("ori", &[T1, 0, address]);
+        asm.expect_equal(T0, T1, 13).exit(0).data("action", &[0, 4, 0]);
+        passes(&asm);
+    }
+}
+
 /// A guard inside memory that may be written, as C libraries put one below the stack of a thread.
 /// Kernels before 6.13 have none.
 #[test]

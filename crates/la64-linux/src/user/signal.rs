@@ -66,8 +66,9 @@ fn raised(thread: &mut Thread, event: Event) -> Option<Raised> {
     let pc = thread.cpu.state.pc;
     let abi = thread.process.abi;
     Some(match event {
+        Event::Illegal(_) if abi.illegal_code == SI_KERNEL => (SIGILL, SI_KERNEL, 0),
         Event::Illegal(_) => (SIGILL, abi.illegal_code, pc),
-        Event::Fetch(a) if !a.is_multiple_of(abi.alignment) => (SIGBUS, 1, a),
+        Event::Fetch(a) if !a.is_multiple_of(abi.alignment) => (SIGBUS, abi.misaligned_code, a),
         Event::Fetch(a) => memory_fault(thread, a, PROT_EXEC)?,
         Event::Load(a) => memory_fault(thread, a, PROT_READ)?,
         Event::Store(a) => memory_fault(thread, a, PROT_WRITE)?,

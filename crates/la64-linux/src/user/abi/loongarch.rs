@@ -54,7 +54,9 @@ pub(in super::super) static ABI: Abi = Abi {
     clone,
     on_break,
     beyond: |_| None,
-    illegal_code: 1,
+    // The kernel's force_sig: no place.
+    illegal_code: 0x80,
+    misaligned_code: BUS_ADRERR,
     trap: |trap, _, _| trap,
     call_len: 4,
     alignment: 4,
@@ -73,6 +75,8 @@ fn stat(host: &[u64; 18]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
+/// What the kernel says of an address error, which such a jump raises.
+const BUS_ADRERR: i32 = 2;
 /// MINSIGSTKSZ.
 const STACK_LEN_MIN: u64 = 4096;
 

@@ -161,8 +161,11 @@ pub(super) struct Abi {
     pub(super) on_break: fn(u32, u64) -> Raised,
     /// What an access to an address raises that no program can have.
     pub(super) beyond: fn(u64) -> Option<Raised>,
-    /// The code of the signal for an illegal instruction.
+    /// The code of the signal for an illegal instruction, whose address comes with it unless the
+    /// kernel names none.
     pub(super) illegal_code: i32,
+    /// The code of the signal for a jump to an address that is no multiple of `alignment`.
+    pub(super) misaligned_code: i32,
     /// What the processor says of an event that raised a signal.
     pub(super) trap: fn(Trap, Event, Raised) -> Trap,
     /// Bytes of the instruction for a system call.

@@ -52,6 +52,7 @@ pub(in super::super) static ABI: Abi = Abi {
     on_break,
     beyond,
     illegal_code: 1,
+    misaligned_code: 1,
     trap: |trap, _, _| trap,
     call_len: 4,
     alignment: 4,
