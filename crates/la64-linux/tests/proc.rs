@@ -54,6 +54,42 @@ fn shown(dir: &Path, path: &str) -> String {
     String::from_utf8(output.stdout).expect("a text")
 }
 
+const PRCTL: i64 = 167;
+const GET_NAME: i64 = 16;
+
+/// The name in /proc/self/comm, by which tools find processes.
+#[test]
+fn a_process_has_its_programs_name() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, GET_NAME]).address(A1, "buffer").call(PRCTL).op("ori", &[A0, 0, 15]);
+    show(&mut asm, "");
+    write_program(&dir.path().join("a-program-with-a-long-name"), &asm.file());
+    assert_eq!(shown(dir.path(), "./a-program-with-a-long-name"), "a-program-with-");
+}
+
+#[test]
+fn a_thread_inherits_the_name_of_its_maker() {
+    const EXIT_GROUP: i64 = 94;
+    const FUTEX: i64 = 98;
+    const CLONE3: i64 = 435;
+    const SET_NAME: i64 = 15;
+    const THREAD_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, SET_NAME]).address(A1, "name").call(PRCTL).expect_equal(A0, 0, 10);
+    asm.address(T0, "birth").address(T1, "stack").op("st.d", &[T1, T0, 40]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 88]).call(CLONE3).to("beqz", &[A0], "child");
+    asm.label("wait").address(A0, "never").op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(FUTEX).to("b", &[], "wait");
+    asm.label("child").op("ori", &[A0, 0, GET_NAME]).address(A1, "got").call(PRCTL);
+    asm.address(T0, "got").op("ld.d", &[T0, T0, 0]).address(T1, "name").op("ld.d", &[T1, T1, 0]);
+    asm.expect_equal(T0, T1, 11).op("ori", &[A0, 0, 0]).call(EXIT_GROUP);
+    asm.data("birth", &[THREAD_FLAGS, 0, 0, 0, 0, 0, 4096, 0, 0, 0, 0]).data("never", &[0]);
+    asm.data("name", &string("renamed")).data("got", &[0, 0]).data("stack", &[0; 512]);
+    let output = asm.run();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Programs find their libraries and data by where their file is, not by the link to it.
 #[test]
 fn the_path_of_a_program_is_its_files() {

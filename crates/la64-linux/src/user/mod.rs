@@ -43,8 +43,9 @@ mod voice;
 
 use crate::error::Result;
 use crate::options::Options;
+use littoral_base::mutant;
 use littoral_la64::front::Front;
-use raw::Disposition;
+use raw::{Arg, Disposition};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -72,6 +73,7 @@ pub fn run(
     let environment = process::environment(&options);
     let (process, start) = process::load((options, command, fronts), program, argv, &environment)?;
     inherit_signals(&process);
+    name_process(&process, program);
     if let (Some(port), Some(debugger)) = (process.options.gdb, &process.debugger) {
         debug::server::start(debugger, debug::server::wait(port)?)?;
     }
@@ -81,6 +83,18 @@ pub fn run(
     // The first thread ended alone; the last one ends the process.
     loop {
         std::thread::park();
+    }
+}
+
+/// Gives the process its program's name, as `execve` does: of this command's file it would show
+/// that one's. Threads inherit it.
+fn name_process(process: &process::Process, program: &Path) {
+    let name = program.file_name().unwrap_or_default();
+    let name = [name.as_bytes(), b"\0"].concat();
+    let list = &mut [Arg::Int(libc::PR_SET_NAME as u64), Arg::In(&name)];
+    if !mutant!("la64_process_has_the_engines_name") {
+        // The kernel takes what fits.
+        raw::call_now(&process.window, libc::SYS_prctl, list);
     }
 }
 

@@ -424,7 +424,8 @@ fn spawn(thread: &mut Thread, birth: Birth) -> i64 {
     let before = raw::set_mask(u64::MAX);
     let (process, body) = (thread.process.clone(), thread.body);
     let (send, receive) = std::sync::mpsc::channel();
-    let builder = std::thread::Builder::new().name("guest".into());
+    // Without a name of its own it inherits this thread's, as in the kernel.
+    let builder = std::thread::Builder::new();
     let started = builder.stack_size(HOST_STACK as usize).spawn(move || {
         let mut child = Thread::with_cpu(process, cpu, mask, body);
         let tid = raw::gettid();
