@@ -150,3 +150,43 @@ fn handlers_of_the_child_are_not_those_of_the_parents_threads() {
     asm.data("action", &[0, 0, 0]).data("word", &[0]).data("status", &[0]).data("stack", &[0; 160]);
     ok(&asm);
 }
+
+/// The child sets a handler and forks: all threads of the new process have it.
+#[test]
+fn handlers_of_the_child_are_those_of_a_process_that_it_forks() {
+    /// Shared memory, files, handlers; a thread.
+    const THREAD: i64 = 0x50f00;
+    const SIGCHLD: i64 = 17;
+    let mut asm = Asm::default();
+    let install = |asm: &mut Asm, handler| {
+        asm.address(T0, handler).address(T1, "action").op("st.d", &[T0, T1, 0]);
+        asm.op("ori", &[A0, 0, SIGUSR1]).op("or", &[A1, T1, 0]).op("ori", &[A2, 0, 0]);
+        asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 30);
+    };
+    let clone = |asm: &mut Asm, flags, label| {
+        asm.constant(A0, flags).op("or", &[A2, 0, 0]).op("or", &[A3, 0, 0]);
+        asm.op("or", &[A4, 0, 0]).call(CLONE).to("beqz", &[A0], label);
+    };
+    install(&mut asm, "parent's");
+    vfork(&mut asm);
+    expect(&mut asm, 0, 0, 20);
+    asm.exit(0).label("child");
+    install(&mut asm, "child's");
+    asm.op("or", &[A1, 0, 0]);
+    clone(&mut asm, SIGCHLD, "forked");
+    asm.address(A1, "status").op("or", &[A2, 0, 0]).op("or", &[A3, 0, 0]).call(WAIT4);
+    asm.address(T0, "status").op("ld.w", &[A0, T0, 0]).op("srli.d", &[A0, A0, 8]).call(94);
+    asm.label("forked").address(A1, "stack").op("addi.d", &[A1, A1, 1024]);
+    clone(&mut asm, THREAD, "thread");
+    asm.op("or", &[S2, A0, 0]).call(GETPID).op("or", &[A1, S2, 0]);
+    asm.op("ori", &[A2, 0, SIGUSR1]).call(TGKILL).expect_equal(A0, 0, 31);
+    asm.address(T0, "word").label("wait").op("ld.d", &[T1, T0, 0]).to("beqz", &[T1], "wait");
+    asm.op("ori", &[T0, 0, 100]).expect_equal(T1, T0, 32).exit(0);
+    asm.label("thread").to("b", &[], "thread");
+    for (label, add) in [("parent's", 1), ("child's", 100)] {
+        asm.label(label).address(T0, "word").op("ld.d", &[T1, T0, 0]);
+        asm.op("addi.d", &[T1, T1, add]).op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+    }
+    asm.data("action", &[0, 0, 0]).data("word", &[0]).data("status", &[0]).data("stack", &[0; 160]);
+    ok(&asm);
+}

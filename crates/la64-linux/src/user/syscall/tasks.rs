@@ -469,6 +469,8 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
         );
         let _space = lock(&process.space);
         let _actions = thread.actions();
+        // Those of a child of vfork are others than its parent's, which the new process takes over.
+        let _parents = thread.own_actions.is_some().then(|| lock(&process.actions));
         let mut threads = lock(&process.threads);
         let _unknown = lock(&process.unknown);
         // Another thread may be saying something.
@@ -532,6 +534,10 @@ fn born(thread: &mut Thread, birth: Birth) {
     thread.lent = false;
     if let Some(limits) = thread.own_limits.take() {
         lock(&thread.process.space).limits = limits;
+    }
+    let own = thread.own_actions.take().filter(|_| !mutant!("la64_handlers_stay_lent"));
+    if let Some(own) = own {
+        *lock(&thread.process.actions) = *lock(&own);
     }
     // Another thread may have been ending the parent, which is no end of the child.
     thread.process.ending.store(false, Ordering::SeqCst);
