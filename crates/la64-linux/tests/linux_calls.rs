@@ -232,6 +232,39 @@ fn execve_finds_the_engine_where_its_path_leads_nowhere() {
     assert!(!engine.exists(), "the guest removed it");
 }
 
+/// Variables for a program's loader are not for the engine's: with this one, which `ldd` sets, the
+/// host's loader would list the engine's own libraries and run nothing.
+#[test]
+fn the_engines_loader_leaves_the_programs_variables_alone() {
+    const EXECVE: i64 = 221;
+    const VARIABLE: &str = "LD_TRACE_LOADED_OBJECTS=1";
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+    let mut asm = Asm::default();
+    asm.address(A0, "second").address(A1, "argv").op("st.d", &[A0, A1, 0]);
+    asm.address(T0, "variable").address(A2, "envp").op("st.d", &[T0, A2, 0]);
+    asm.call(EXECVE).exit(10).data("second", &string(&second)).data("argv", &[0, 0]);
+    asm.data("variable", &string(std::path::Path::new(VARIABLE))).data("envp", &[0, 0]);
+    write_program(&first, &asm.file());
+    // The second program's stack: one argument, one variable.
+    let mut asm = Asm::default();
+    asm.op("ld.d", &[S0, SP, 24]).op("ld.d", &[T0, SP, 32]).expect_equal(T0, 0, 11);
+    asm.address(S1, "variable");
+    for at in (0..VARIABLE.len() as i64).step_by(8) {
+        asm.op("ld.d", &[T0, S0, at]).op("ld.d", &[T1, S1, at]);
+        if VARIABLE.len() as i64 - at < 8 {
+            // The last bytes, and the terminator.
+            asm.op("bstrpick.d", &[T0, T0, 8 * (VARIABLE.len() as i64 - at) + 7, 0]);
+        }
+        asm.expect_equal(T0, T1, 12);
+    }
+    asm.exit(7).data("variable", &string(std::path::Path::new(VARIABLE)));
+    write_program(&second, &asm.file());
+    let output = la64().arg(&first).output().expect("la64 runs");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
 #[test]
 fn restartable_sequences_are_refused_as_on_a_kernel_without_them() {
     let mut asm = Asm::default();

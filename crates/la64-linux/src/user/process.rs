@@ -628,13 +628,38 @@ fn first_stack(
     super::stack::build(&space.window, bottom, top, argv, envp, name, auxiliary).ok_or_else(no_room)
 }
 
+/// What stands before the names of variables that this command's own loader and C library would
+/// obey, when a program's `execve` starts it: they are meant for the next program.
+const KEPT: &[u8] = b"LA64_KEPT_";
+
+/// How such variables begin, those with the words before their names among them.
+const OBEYED: [&[u8]; 4] = [b"LD_", b"GLIBC_TUNABLES=", b"MALLOC_", KEPT];
+
+/// A variable of a program as this command is given it.
+pub(super) fn kept(variable: Vec<u8>) -> Vec<u8> {
+    let is_obeyed = OBEYED.iter().any(|&name| variable.starts_with(name));
+    match is_obeyed && !mutant!("la64_loader_obeys_the_guests_variables") {
+        true => [KEPT, variable.as_slice()].concat(),
+        false => variable,
+    }
+}
+
+/// The name of a variable as the program has it.
+fn own_name(name: OsString) -> OsString {
+    match name.as_bytes().strip_prefix(KEPT) {
+        Some(own) => OsStr::from_bytes(own).to_owned(),
+        None => name,
+    }
+}
+
 /// The first program's environment: the host's, as bytes, with the changes that options ask for.
 pub(super) fn environment(options: &Options) -> Vec<Vec<u8>> {
     let name = |setting: &OsString| {
         let name = setting.as_bytes().split(|&b| b == b'=').next().unwrap_or_default();
         OsStr::from_bytes(name).to_owned()
     };
-    let mut variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let own = std::env::vars_os().map(|(name, value)| (own_name(name), value));
+    let mut variables: Vec<(OsString, OsString)> = own.collect();
     let given: Vec<OsString> = options.set.iter().map(name).collect();
     variables.retain(|(name, _)| !options.unset.contains(name) && !given.contains(name));
     let pair = |(k, v): (OsString, OsString)| [k.as_bytes(), b"=", v.as_bytes()].concat();
@@ -653,6 +678,16 @@ pub(super) fn as_path(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_that_were_kept_come_back() {
+        for variable in ["LD_PRELOAD=x", "GLIBC_TUNABLES=", "LA64_KEPT_LD_A=", "PATH=LD_", "LD=1"] {
+            let given = kept(variable.as_bytes().to_vec());
+            assert!(!given.starts_with(b"LD_") && !given.starts_with(b"GLIBC"), "{variable}");
+            let own = own_name(OsStr::from_bytes(&given).to_owned());
+            assert_eq!(own, OsStr::new(variable));
+        }
+    }
 
     #[test]
     fn segments_share_no_page_of_more_than_4_kib() {

@@ -2,7 +2,7 @@
 
 use super::super::abi;
 use super::super::limits;
-use super::super::process::as_path;
+use super::super::process::{as_path, kept};
 use super::super::raw::{self, Arg};
 use super::super::signal;
 use super::super::thread::Thread;
@@ -208,7 +208,7 @@ fn again(thread: &Thread, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>)
         return err(libc::ENOSYS);
     }
     // A child of `vfork` leaves these in its parent's memory: where the parent finds them.
-    thread.left.replace(vec![words, c_strings(envp)]);
+    thread.left.replace(vec![words, c_strings(envp.into_iter().map(kept).collect())]);
     let start = |path: &std::ffi::CStr| {
         let left = thread.left.borrow();
         raw::execve((&thread.pending, thread.mask), path, &left[0], &left[1], || {})
