@@ -200,13 +200,54 @@ pub(super) fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
     if args[1] == SIOCGIFCONF {
         return interfaces(thread, args);
     }
-    // TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TCSBRKP take a number, TIOCGPTPEER flags, FICLONE a
-    // descriptor, and a grab of an input device whether it is one.
-    const CLONE: u64 = 0x4004_9409;
-    const GRAB: u64 = 0x4004_4590;
-    let number = matches!(args[1], 0x5409..=0x540b | 0x540e | 0x5425 | 0x5441 | CLONE | GRAB);
-    let number = number && !mutant!("la64_ioctl_numbers_are_addresses");
+    let number = takes_number(args[1]) && !mutant!("la64_ioctl_numbers_are_addresses");
     pass(thread, libc::SYS_ioctl, if number { "iii" } else { "iip" }, args)
+}
+
+/// Requests of `ioctl` whose argument is a number, and no address.
+const NUMBERS: &[std::ops::RangeInclusive<u64>] = &[
+    // Terminals: TCSBRK, TCXONC, TCFLSH; TIOCSCTTY; TCSBRKP; TIOCGPTPEER; TIOCMIWAIT.
+    0x5409..=0x540b,
+    0x540e..=0x540e,
+    0x5425..=0x5425,
+    0x5441..=0x5441,
+    0x545c..=0x545c,
+    // Consoles: KIOCSOUND, KDMKTONE; KDSETLED; KDSETMODE; KDSKBMODE; KDSIGACCEPT; KDSKBMETA;
+    // KDSKBLED; VT_RELDISP to VT_DISALLOCATE.
+    0x4b2f..=0x4b30,
+    0x4b32..=0x4b32,
+    0x4b3a..=0x4b3a,
+    0x4b45..=0x4b45,
+    0x4b4e..=0x4b4e,
+    0x4b63..=0x4b63,
+    0x4b65..=0x4b65,
+    0x5605..=0x5608,
+    // Loop devices: LOOP_SET_FD; LOOP_CHANGE_FD; LOOP_SET_DIRECT_IO, LOOP_SET_BLOCK_SIZE;
+    // LOOP_CTL_ADD, LOOP_CTL_REMOVE.
+    0x4c00..=0x4c00,
+    0x4c06..=0x4c06,
+    0x4c08..=0x4c09,
+    0x4c80..=0x4c81,
+    // BLKRASET; BLKFRASET.
+    0x1262..=0x1262,
+    0x1264..=0x1264,
+    // Drives of discs: CDROMEJECT_SW; options, speed, disc; changes, state; CDROM_LOCKDOOR.
+    0x530f..=0x530f,
+    0x5320..=0x5323,
+    0x5325..=0x5326,
+    0x5329..=0x5329,
+    // Tunnels: TUNSETNOCSUM, TUNSETDEBUG; TUNSETPERSIST to TUNSETGROUP; TUNSETOFFLOAD.
+    0x4004_54c8..=0x4004_54c9,
+    0x4004_54cb..=0x4004_54ce,
+    0x4004_54d0..=0x4004_54d0,
+    // A grab of an input device (EVIOCGRAB); FICLONE.
+    0x4004_4590..=0x4004_4590,
+    0x4004_9409..=0x4004_9409,
+];
+
+/// Whether the argument of a request is a number, of which the kernel has 32 bits.
+fn takes_number(request: u64) -> bool {
+    NUMBERS.iter().any(|range| range.contains(&(request & 0xffff_ffff)))
 }
 
 /// SIOCGIFCONF: a length, and the address of a buffer.
@@ -638,4 +679,22 @@ pub(super) fn pselect6(thread: &mut Thread, args: &Args) -> i64 {
     // The kernel reads it through the sixth argument.
     drop(set);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_take_what_the_kernel_takes() {
+        // TIOCSCTTY, VT_ACTIVATE, LOOP_SET_FD, LOOP_CTL_REMOVE, BLKRASET, TUNSETOWNER, FICLONE.
+        for number in [0x540e, 0x5606, 0x4c00, 0x4c81, 0x1262, 0x4004_54cc, 0x4004_9409] {
+            assert!(takes_number(number), "{number:#x}");
+            assert!(takes_number(number | 1 << 32), "{number:#x}");
+        }
+        // TCGETS, TIOCGWINSZ, FIONREAD, LOOP_GET_STATUS64, LOOP_CONFIGURE, TUNSETIFF, SIOCGIFADDR.
+        for address in [0x5401, 0x5413, 0x541b, 0x4c05, 0x4c0a, 0x4004_54ca, 0x8915] {
+            assert!(!takes_number(address), "{address:#x}");
+        }
+    }
 }
