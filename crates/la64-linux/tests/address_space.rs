@@ -260,6 +260,37 @@ fn a_process_that_would_share_memory_is_refused_by_name() {
     assert_eq!(text.matches("clone: a process that shares").count(), 1, "{text}");
 }
 
+/// A program says in its headers whether its stack may be executed, as compilers do for nested
+/// functions.
+#[test]
+fn code_on_the_stack_is_executed_if_the_program_says_so() {
+    /// LA64: `jirl r0, ra, 0`.
+    const JIRL_ZERO_RA: u64 = 0x4c00_0020;
+    const GNU_STACK: u32 = 0x6474_e551;
+    const HEADER_LEN: usize = 56;
+    for (rights, is_executed) in [(7u32, true), (6, false)] {
+        let mut asm = Asm::default();
+        // The second program header comes here.
+        for _ in 0..HEADER_LEN / 4 {
+            asm.op("ori", &[0, 0, 0]);
+        }
+        asm.address(T0, "code").op("ld.w", &[T1, T0, 0]).op("st.w", &[T1, SP, -64]);
+        asm.op("ibar", &[0]).op("addi.d", &[T0, SP, -64]).op("jirl", &[RA, T0, 0]).exit(0);
+        let mut file = asm.data("code", &[JIRL_ZERO_RA]).file();
+        let entry = AT + 120 + HEADER_LEN as u64;
+        file[24..32].copy_from_slice(&entry.to_le_bytes());
+        file[56..58].copy_from_slice(&2u16.to_le_bytes());
+        file[120..120 + HEADER_LEN].fill(0);
+        file[120..124].copy_from_slice(&GNU_STACK.to_le_bytes());
+        file[124..128].copy_from_slice(&rights.to_le_bytes());
+        for tier in ["0", "1", "2"] {
+            let output = run_file(&file, &["--tier", tier]);
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code() == Some(0), is_executed, "tier {tier}: {text}");
+        }
+    }
+}
+
 /// The lowest page that there is stays, and so do its bytes.
 #[test]
 fn unmapping_the_addresses_below_a_page_leaves_the_page() {

@@ -20,6 +20,7 @@ pub const LOONGARCH: Machine = Machine { number: 258, name: "LoongArch" };
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const INTERP: u32 = 3;
+const GNU_STACK: u32 = 0x6474_e551;
 const HEADER_LEN: usize = 64;
 const SEGMENT_LEN: usize = 56;
 
@@ -55,6 +56,8 @@ pub struct Elf {
     pub headers_address: u64,
     /// Number of program headers.
     pub headers_count: u64,
+    /// The program executes code on its stack (PT_GNU_STACK).
+    pub executes_stack: bool,
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -134,6 +137,7 @@ pub fn parse_head(head: &[u8], len: u64, wanted: Machine) -> Result<Elf> {
         dynamic: None,
         headers_address: 0,
         headers_count: count.into(),
+        executes_stack: false,
     };
     for n in 0..usize::from(count) {
         let at = table
@@ -173,6 +177,7 @@ fn header(r: &Reader<'_>, at: usize, len: u64, elf: &mut Elf) -> Result<()> {
             let bytes = bytes.split(|&b| b == 0).next().unwrap_or(&[]);
             elf.interpreter = Some(String::from_utf8_lossy(bytes).into_owned());
         }
+        GNU_STACK => elf.executes_stack = flags & 1 != 0,
         _ => {}
     }
     Ok(())

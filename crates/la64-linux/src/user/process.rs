@@ -12,7 +12,8 @@ use super::perf_map::PerfMap;
 use super::profile::Profile;
 use super::raw::{self, Pending};
 use super::space::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, Request, STACK, Space, page_len, page_up,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_EXEC, Request, STACK, Space,
+    page_len, page_up,
 };
 use super::stack::Auxiliary;
 use super::sync::lock;
@@ -371,7 +372,9 @@ pub(super) fn load(
     let limits = ResourceLimits::of(&options.limits);
     let stack_len = limits.stack_len().unwrap_or(options.stack_len);
     let name = program.as_os_str().as_bytes();
-    let (sp, auxv) = first_stack(&mut space, stack_len, &argv, envp, name, &auxiliary)?;
+    let executed = if main.elf.executes_stack { PROT_EXEC } else { 0 };
+    let stack = (stack_len, 3 | executed);
+    let (sp, auxv) = first_stack(&mut space, stack, &argv, envp, name, &auxiliary)?;
     // What was mapped for the program is counted from now on.
     space.limits = limits;
     let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
@@ -607,9 +610,10 @@ fn map_trampoline(space: &mut Space, code: Option<[u32; 2]>) -> Result<u64> {
     Ok(at)
 }
 
+/// Builds the first stack, of this length and with these rights.
 fn first_stack(
     space: &mut Space,
-    stack_len: u64,
+    (stack_len, prot): (u64, u32),
     argv: &[Vec<u8>],
     envp: &[Vec<u8>],
     name: &[u8],
@@ -618,7 +622,7 @@ fn first_stack(
     // The kernel promises memory for what a stack has used alone.
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let len = STACK_GAP + stack_len;
-    let whole = Request { at: 0, len, prot: 3, flags, fd: -1, offset: 0, name: STACK };
+    let whole = Request { at: 0, len, prot, flags, fd: -1, offset: 0, name: STACK };
     let no_room = || Error::new(Kind::Memory, "arguments and environment do not fit the stack");
     let at = u64::try_from(space.map(&whole)).map_err(|_| no_room())?;
     let (flags, prot) = (flags | MAP_FIXED, if mutant!("la64_stack_without_gap") { 3 } else { 0 });
