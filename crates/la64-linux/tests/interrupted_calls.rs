@@ -389,3 +389,29 @@ fn a_sent_signal_of_a_fault_waits_while_it_is_blocked() {
         ok(&asm);
     }
 }
+
+/// A handler of crashes passes the signal on with what the kernel said of it. Behind it real faults
+/// come as before.
+#[test]
+fn a_signal_that_a_thread_sends_itself_may_have_the_code_of_a_fault() {
+    const TGSIGQUEUEINFO: i64 = 240;
+    const SIGSEGV: i64 = 11;
+    const SEGV_MAPERR: i64 = 1;
+    const PLACE: i64 = 0x123;
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    install(&mut asm, SIGSEGV, "action", "handler");
+    asm.op("or", &[A0, S0, 0]).op("or", &[A1, S1, 0]).op("ori", &[A2, 0, SIGSEGV]);
+    asm.address(A3, "info").call(TGSIGQUEUEINFO).expect_equal(A0, 0, 10);
+    asm.address(T0, "count").op("ld.d", &[T0, T0, 0]).op("ori", &[T1, 0, 1]);
+    asm.expect_equal(T0, T1, 11).op("ld.d", &[T0, 0, PLACE]).exit(12);
+    asm.label("handler").op("ld.w", &[T0, A1, 8]).op("ori", &[T1, 0, SEGV_MAPERR]);
+    asm.expect_equal(T0, T1, 13).op("ld.d", &[T0, A1, 16]).op("ori", &[T1, 0, PLACE]);
+    asm.expect_equal(T0, T1, 14).address(T0, "count").op("ld.d", &[T1, T0, 0]);
+    asm.to("beqz", &[T1], "first").exit(0).label("first").op("addi.d", &[T1, T1, 1]);
+    asm.op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+    asm.data("action", &[0, 4, 0]).data("count", &[0]);
+    let mut info = [0; 16];
+    info[..3].copy_from_slice(&[SIGSEGV as u64, SEGV_MAPERR as u64, PLACE as u64]);
+    ok(asm.data("info", &info));
+}

@@ -279,11 +279,13 @@ pub(super) fn reserve_native(
 
 // `la64_enter(number, arguments, attention)` of `machine`: a host system call that does not start
 // once the attention byte is set. The handler moves a program counter between `la64_enter_check`
-// and `la64_enter_syscall` (inclusive) to `la64_enter_restart`, so no signal is lost in between.
+// and `la64_enter_syscall` (inclusive) to `la64_enter_restart`, so no signal is lost in between. At
+// `la64_enter_done` the kernel has been left, with the signals that a thread sent itself.
 unsafe extern "C" {
     fn la64_enter(number: i64, arguments: *const [u64; 6], attention: *const AtomicBool) -> i64;
     static la64_enter_check: u8;
     static la64_enter_syscall: u8;
+    static la64_enter_done: u8;
     static la64_enter_restart: u8;
 }
 
@@ -355,7 +357,10 @@ unsafe extern "C" fn on_signal(
     // QEMU gives no code for some instructions that it does not know, but the address: no process
     // has such a number.
     let is_unknown = info.si_code == 0 && words[2] == pc;
-    let fault = FAULTS >> (signal - 1) & 1 == 1 && (info.si_code > 0 || is_unknown);
+    // A thread may send itself one with a code as the kernel's: handlers of crashes pass on theirs.
+    let is_sent = pc == (&raw const la64_enter_done) as u64 && !mutant!("la64_sent_fault_is_lost");
+    let has_code = (info.si_code > 0 || is_unknown) && !is_sent;
+    let fault = FAULTS >> (signal - 1) & 1 == 1 && has_code;
     if fault {
         let pending = CURRENT.get();
         if !pending.is_null() {

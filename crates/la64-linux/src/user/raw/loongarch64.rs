@@ -49,6 +49,8 @@ std::arch::global_asm!(
     ".globl la64_enter_syscall",
     "la64_enter_syscall:",
     "syscall 0",
+    ".globl la64_enter_done",
+    "la64_enter_done:",
     "jr $ra",
     ".globl la64_enter_restart",
     "la64_enter_restart:",

@@ -67,6 +67,8 @@ std::arch::global_asm!(
     ".globl la64_enter_syscall",
     "la64_enter_syscall:",
     "syscall",
+    ".globl la64_enter_done",
+    "la64_enter_done:",
     "pop rbx",
     "ret",
     ".globl la64_enter_restart",
