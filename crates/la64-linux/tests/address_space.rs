@@ -291,6 +291,29 @@ fn code_on_the_stack_is_executed_if_the_program_says_so() {
     }
 }
 
+/// A library that needs an executable stack is loaded: the C library names one page of it.
+#[test]
+fn the_whole_stack_becomes_executable_by_one_of_its_pages() {
+    const JIRL_ZERO_RA: u64 = 0x4c00_0020;
+    const GROWS_DOWN: i64 = 0x0100_0000;
+    let protect = |asm: &mut Asm, from| {
+        asm.constant(T0, -PAGE).op("and", &[A0, from, T0]).constant(A1, PAGE);
+        asm.constant(A2, 7 | GROWS_DOWN).call(MPROTECT);
+    };
+    let mut asm = Asm::default();
+    protect(&mut asm, SP);
+    asm.expect_equal(A0, 0, 10);
+    asm.address(T0, "code").op("ld.w", &[T1, T0, 0]).constant(T2, 16 * PAGE);
+    asm.op("sub.d", &[T2, SP, T2]).op("st.w", &[T1, T2, 0]).op("ibar", &[0]);
+    asm.op("jirl", &[RA, T2, 0]);
+    // Elsewhere it means nothing.
+    map(&mut asm, 1, READ_WRITE);
+    asm.op("or", &[S0, A0, 0]);
+    protect(&mut asm, S0);
+    expect(&mut asm, A0, i64::from(-libc::EINVAL), 11);
+    ok(asm.exit(0).data("code", &[JIRL_ZERO_RA]));
+}
+
 /// The lowest page that there is stays, and so do its bytes.
 #[test]
 fn unmapping_the_addresses_below_a_page_leaves_the_page() {

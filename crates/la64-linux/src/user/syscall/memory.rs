@@ -1,17 +1,15 @@
 //! Address space calls.
 
 use super::super::process::Process;
-use super::super::space::{MAP_ANONYMOUS, Move, Request, page_len};
+use super::super::space::{MAP_ANONYMOUS, Move, Request, STACK, Space, page_len};
 use super::super::sync::lock;
 use super::super::thread::Thread;
 use super::{Args, err, pass};
+use littoral_base::mutant;
 use std::os::unix::ffi::OsStrExt;
 
 /// Runs `f` on the space, and drops the blocks of code that it changed.
-pub(super) fn with_space(
-    process: &Process,
-    f: impl FnOnce(&mut super::super::space::Space) -> i64,
-) -> i64 {
+pub(super) fn with_space(process: &Process, f: impl FnOnce(&mut Space) -> i64) -> i64 {
     let mut space = lock(&process.space);
     let result = f(&mut space);
     // Under the lock, so that each thread gets the changes that it made.
@@ -44,8 +42,20 @@ pub(super) fn munmap(thread: &mut Thread, args: &Args) -> i64 {
     with_space(&thread.process, |s| s.unmap(args[0], args[1]))
 }
 
+/// From an address, or from the beginning of the first stack (PROT_GROWSDOWN) if the address is on
+/// it: C libraries make the whole stack executable so.
 pub(super) fn mprotect(thread: &mut Thread, args: &Args) -> i64 {
-    with_space(&thread.process, |s| s.protect(args[0], args[1], args[2] as u32 & 7))
+    const GROWS_DOWN: u64 = 0x0100_0000;
+    let [at, len, prot, ..] = *args;
+    let is_whole = prot & GROWS_DOWN != 0 && !mutant!("la64_stack_protected_by_the_page");
+    with_space(&thread.process, |s| {
+        let below = match s.area(at) {
+            _ if !is_whole => 0,
+            Some((start, area)) if area.name == STACK => at - start,
+            _ => return err(libc::EINVAL),
+        };
+        s.protect(at - below, len.saturating_add(below), prot as u32 & 7)
+    })
 }
 
 /// There are no protection keys: -1 means none.
