@@ -18,8 +18,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 const CLONE_VM: u64 = 0x100;
-/// Memory, file system data, files, handlers, semaphore adjustments, and the namespaces.
-const SHARED: u64 = CLONE_VM | 0xe00 | 0x4_0000 | 0x7e02_0000;
+/// The caller's parent is the new process's parent too.
+const CLONE_PARENT: u64 = 0x8000;
+/// Memory, file system data, files, handlers, semaphore adjustments, the parent and the namespaces.
+const SHARED: u64 = CLONE_VM | 0xe00 | CLONE_PARENT | 0x4_0000 | 0x7e02_0000;
 /// Number of the call, for what is named once.
 const CLONE: u64 = 220;
 const CLONE_PIDFD: u64 = 0x1000;
