@@ -90,6 +90,24 @@ fn a_thread_inherits_the_name_of_its_maker() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+fn the_stack_begins_where_proc_says() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut asm = Asm::default();
+    asm.address(T0, "buffer").op("st.d", &[SP, T0, 0]);
+    asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").op("ori", &[A2, 0, 0]).call(OPENAT);
+    asm.address(A1, "buffer").op("addi.d", &[A1, A1, 8]).op("ori", &[A2, 0, 2048]).call(READ);
+    asm.op("addi.d", &[A0, A0, 8]);
+    show(&mut asm, "/proc/self/stat");
+    write_program(&dir.path().join("program"), &asm.file());
+    let output = la64().current_dir(dir.path()).arg("program").output().expect("la64 runs");
+    let (sp, text) = output.stdout.split_first_chunk::<8>().expect("a stack pointer");
+    let text = String::from_utf8_lossy(text);
+    assert!(text.contains(" (program) "), "{text}");
+    let start = text.split(' ').nth(27).and_then(|field| field.parse::<u64>().ok());
+    assert_eq!(start, Some(u64::from_le_bytes(*sp)), "{text}");
+}
+
 /// Programs find their libraries and data by where their file is, not by the link to it.
 #[test]
 fn the_path_of_a_program_is_its_files() {

@@ -93,6 +93,8 @@ pub(super) struct Process {
     pub(super) argv: Vec<Vec<u8>>,
     /// The auxiliary vector, as it lies on the first stack.
     pub(super) auxv: Vec<u8>,
+    /// Where the first stack pointer pointed.
+    pub(super) stack_start: u64,
     pub(super) features: Features,
     /// Address of the code a signal handler returns to.
     pub(super) trampoline: u64,
@@ -409,6 +411,7 @@ pub(super) fn load(
         program: shown,
         argv,
         auxv,
+        stack_start: sp,
         features,
         trampoline,
         status: AtomicI32::new(0),
