@@ -415,3 +415,30 @@ fn a_signal_that_a_thread_sends_itself_may_have_the_code_of_a_fault() {
     info[..3].copy_from_slice(&[SIGSEGV as u64, SEGV_MAPERR as u64, PLACE as u64]);
     ok(asm.data("info", &info));
 }
+
+/// A timer sends SIGFPE, which is ignored, while a call waits; the handler of another timer ends the
+/// program.
+#[test]
+fn an_ignored_signal_of_a_fault_interrupts_no_call() {
+    const TIMER_CREATE: i64 = 107;
+    const TIMER_SETTIME: i64 = 110;
+    const MONOTONIC: i64 = 1;
+    const SIGFPE: i64 = 8;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, SIGFPE]).address(A1, "ignore").op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 10);
+    install(&mut asm, SIGALRM, "action", "handler");
+    asm.op("ori", &[A0, 0, 0]).address(A1, "end").op("ori", &[A2, 0, 0]).call(SETITIMER);
+    asm.expect_equal(A0, 0, 11).op("ori", &[A0, 0, MONOTONIC]).address(A1, "event");
+    asm.address(A2, "timer").call(TIMER_CREATE).expect_equal(A0, 0, 12);
+    asm.address(T0, "timer").op("ld.w", &[A0, T0, 0]).op("ori", &[A1, 0, 0]);
+    asm.address(A2, "often").op("ori", &[A3, 0, 0]).call(TIMER_SETTIME).expect_equal(A0, 0, 13);
+    asm.address(A0, "word").op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(FUTEX).exit(14);
+    asm.label("handler").exit(0);
+    asm.data("ignore", &[1, 0, 0]).data("action", &[0, 0, 0]).data("word", &[0]);
+    // Signal and kind; after 300 ms; every 5 ms.
+    asm.data("event", &[0, SIGFPE as u64, 0, 0, 0, 0, 0, 0]).data("timer", &[0]);
+    asm.data("end", &[0, 0, 0, 300_000]).data("often", &[0, 5_000_000, 0, 5_000_000]);
+    ok(&asm);
+}

@@ -22,6 +22,7 @@ mod table;
 mod tasks;
 mod x86_64;
 
+use super::abi::Action;
 use super::abi::numbers::Kind;
 use super::raw::{self, Arg, RESTART};
 use super::signal::SA_RESTART;
@@ -30,6 +31,9 @@ use super::thread::Thread;
 use littoral_base::mutant;
 use littoral_la64::front::Architecture;
 use table::{Call, Done, Waits};
+
+/// The handler of a signal that is ignored (SIG_IGN).
+const IGNORED: u64 = 1;
 
 /// A guest system call's arguments.
 pub(super) type Args = [u64; 6];
@@ -163,9 +167,11 @@ fn restarts(thread: &Thread, call: &Call, args: &Args) -> bool {
         Waits::Chooses(restarts) => restarts(args),
         Waits::Fails | Waits::ForSignals => false,
     };
-    let flags = |n: u32| thread.actions()[n as usize - 1].flags;
+    let action = |n: u32| thread.actions()[n as usize - 1];
+    // One that is ignored, which the host notes all the same if it is a fault's, interrupts none.
+    let goes_on = |a: Action| a.flags & SA_RESTART != 0 || a.handler == IGNORED;
     match thread.pending.first() {
-        Some(n) => may && flags(n) & SA_RESTART != 0,
+        Some(n) => may && goes_on(action(n)),
         // A signal that is blocked, and held back here, interrupts no call.
         None => thread.pending.held() != 0,
     }
