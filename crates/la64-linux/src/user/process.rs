@@ -252,6 +252,19 @@ impl Image {
     fn entry(&self) -> u64 {
         self.elf.entry + self.bias
     }
+
+    /// Where the heap of a program begins: a page behind it.
+    fn heap(&self) -> u64 {
+        let ends = self.elf.segments.iter().map(|s| s.address + s.memory_len);
+        page_up(ends.max().unwrap_or(0) + self.bias) + page_len()
+    }
+
+    /// Length and rights of a program's first stack.
+    fn stack(&self, options: &Options) -> (u64, u32) {
+        let limit = ResourceLimits::of(&options.limits).stack_len();
+        let executed = if self.elf.executes_stack { PROT_EXEC } else { 0 };
+        (limit.unwrap_or(options.stack_len), 3 | executed)
+    }
 }
 
 /// How a program is run: its ABI, the space that is reserved for it, what translates it.
@@ -364,25 +377,16 @@ pub(super) fn load(
     let main = load_image(abi, &mut space, &paths, (host.as_path(), program))?;
     let shown = paths.real(&host, program);
     let interpreter = load_interpreter(abi, &mut space, &paths, (&main.elf, program))?;
-    let end = main.elf.segments.iter().map(|s| s.address + s.memory_len).max().unwrap_or(0);
-    let heap = page_up(end + main.bias) + page_len();
-    space.brk = (heap, heap);
+    space.brk = (main.heap(), main.heap());
     let trampoline = map_trampoline(&mut space, abi.signals.trampoline)?;
     let features = features(&options);
-    let machine = (abi.auxiliary)(features, front);
-    let auxiliary = auxiliary(&main, interpreter.as_ref(), machine);
-    let limits = ResourceLimits::of(&options.limits);
-    let stack_len = limits.stack_len().unwrap_or(options.stack_len);
-    let name = program.as_os_str().as_bytes();
-    let executed = if main.elf.executes_stack { PROT_EXEC } else { 0 };
-    let stack = (stack_len, 3 | executed);
+    let auxiliary = auxiliary(&main, interpreter.as_ref(), (abi.auxiliary)(features, front));
+    let (name, stack) = (program.as_os_str().as_bytes(), main.stack(&options));
     let (sp, auxv) = first_stack(&mut space, stack, &argv, envp, name, &auxiliary)?;
     // What was mapped for the program is counted from now on.
-    space.limits = limits;
-    let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
+    space.limits = ResourceLimits::of(&options.limits);
     // The translator of another architecture has the file.
-    let dump = options.dump.as_deref().filter(|_| front.is_none());
-    let dump = dump.map(Dump::open).transpose()?;
+    let dump = options.dump.as_deref().filter(|_| front.is_none()).map(Dump::open).transpose()?;
     let perf_map = options.perf_map.then(PerfMap::create).transpose()?;
     let (cache, disk) = code_cache(&options, window, front.is_some());
     let cache = Arc::new(cache);
@@ -426,6 +430,7 @@ pub(super) fn load(
         ending: AtomicBool::new(false),
         reads_signals: AtomicBool::new(false),
     };
+    let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
     Ok((Arc::new(process), Start { pc, sp }))
 }
 
