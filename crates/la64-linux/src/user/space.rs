@@ -15,6 +15,8 @@
 //! - The first 64 KiB and the last `GUARD` bytes are never mapped. Checked by
 //!   `mremap_refuses_what_the_kernel_refuses`, `faults_kill_the_guest_with_linux_signals`.
 
+mod map;
+
 use super::code::{Changes, Range};
 use super::limits::Limits;
 use super::raw::{self, Arg, GUARD};
@@ -356,59 +358,6 @@ impl Space {
         self.areas().filter(executable).map(range)
     }
 
-    fn host_mmap(&self, at: u64, len: u64, prot: u64, flags: u32, fd: i64, offset: u64) -> i64 {
-        let args = &mut [
-            Arg::Guest(at),
-            Arg::Int(len),
-            Arg::Int(prot),
-            Arg::Int(u64::from(flags)),
-            Arg::Int(fd as u64),
-            Arg::Int(offset),
-        ];
-        raw::call_now(&self.window, libc::SYS_mmap, args)
-    }
-
-    /// mmap: the guest address or a negative error.
-    pub(super) fn map(&mut self, r: &Request<'_>) -> i64 {
-        let len = page_up(r.len);
-        if len == 0
-            || !r.at.is_multiple_of(page_len()) && r.flags & MAP_FIXED != 0
-            || !r.offset.is_multiple_of(page_len())
-        {
-            return err(libc::EINVAL);
-        }
-        let at = match self.place(r, len) {
-            Ok(at) => at,
-            Err(code) => return err(code),
-        };
-        let shared = r.flags & 3 != MAP_PRIVATE;
-        let replaced = self.bytes_in((at, at + len), |_| true);
-        if !self.allows(len - replaced, is_data(r.prot, shared)) {
-            return err(libc::ENOMEM);
-        }
-        let flags = r.flags & !MAP_FIXED_NOREPLACE & !0x100 | MAP_FIXED;
-        let got = self.host_mmap(at, len, host_prot(r.prot), flags, r.fd, r.offset);
-        if got < 0 {
-            self.settle(at, at + len);
-            return got;
-        }
-        self.carve(at, at + len);
-        let area = Area {
-            end: at + len,
-            prot: r.prot,
-            shared,
-            written: shared || r.prot & PROT_WRITE != 0,
-            anonymous: r.flags & MAP_ANONYMOUS != 0,
-            unreserved: r.flags & MAP_NORESERVE != 0,
-            segment: None,
-            // Of memory without a file the kernel looks at none.
-            offset: if r.flags & MAP_ANONYMOUS != 0 { 0 } else { r.offset },
-            name: r.name.into(),
-        };
-        self.insert(at, area);
-        at as i64
-    }
-
     fn insert(&mut self, at: u64, area: Area) {
         if area.prot & PROT_EXEC != 0 {
             self.changes.map_changed();
@@ -440,139 +389,6 @@ impl Space {
             self.areas.remove(&from);
             let area = self.areas.get_mut(&at).expect("invariant: just found");
             (area.end, area.written, from) = (end, written, at);
-        }
-    }
-
-    /// shmat: the address, a multiple of `align`, or a negative error.
-    pub(super) fn attach(&mut self, r: &Attach, align: u64) -> i64 {
-        let len = page_up(r.len);
-        let chosen = || self.find_free(len + align).map(|at| at.next_multiple_of(align));
-        let at = match r.at {
-            0 => chosen().ok_or(libc::ENOMEM),
-            at if at < LOW || at.checked_add(len).is_none_or(|end| end > self.limit()) => {
-                Err(libc::EINVAL)
-            }
-            at if !r.replaces && !self.is_free(at, at + len) => Err(libc::EINVAL),
-            at if self.kept_in(at, at + len).is_some() => Err(libc::EINVAL),
-            at => Ok(at),
-        };
-        let at = match at {
-            Ok(at) => at,
-            Err(code) => return err(code),
-        };
-        if !self.allows(len - self.bytes_in((at, at + len), |_| true), false) {
-            return err(libc::ENOMEM);
-        }
-        // The reservation is there already; no host page is executable.
-        let read_only = if r.prot & PROT_WRITE == 0 { libc::SHM_RDONLY } else { 0 };
-        let flags = (libc::SHM_REMAP | read_only) as u64;
-        let args = &mut [Arg::Int(r.id), Arg::Guest(at), Arg::Int(flags)];
-        let got = raw::call_now(&self.window, libc::SYS_shmat, args);
-        if got < 0 {
-            self.settle(at, at + len);
-            return got;
-        }
-        self.carve(at, at + len);
-        let area = Area {
-            end: at + len,
-            prot: r.prot,
-            shared: true,
-            written: true,
-            anonymous: false,
-            unreserved: false,
-            segment: Some(at),
-            offset: 0,
-            name: "/SYSV00000000".into(),
-        };
-        self.insert(at, area);
-        at as i64
-    }
-
-    /// shmdt: unmaps what is left of the segment attached at `at`.
-    pub(super) fn detach(&mut self, at: u64) -> i64 {
-        let of_segment = self.areas().filter(|(_, area)| area.segment == Some(at));
-        let parts: Vec<(u64, u64)> = of_segment.map(|(start, area)| (start, area.end)).collect();
-        if parts.is_empty() {
-            return err(libc::EINVAL);
-        }
-        parts.iter().fold(0, |done, (start, end)| self.unmap(*start, end - start).min(done))
-    }
-
-    fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
-        let fixed = r.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let hint = r.at & !(page_len() - 1);
-        let end = hint.checked_add(len).filter(|end| *end <= self.limit());
-        let fits = hint >= LOW && end.is_some_and(|end| self.kept_in(hint, end).is_none());
-        if fixed {
-            let replace = r.flags & MAP_FIXED_NOREPLACE == 0;
-            return match (fits, fits && (replace || self.is_free(hint, hint + len))) {
-                (false, _) => Err(libc::ENOMEM),
-                (true, false) => Err(libc::EEXIST),
-                (true, true) => Ok(hint),
-            };
-        }
-        if hint != 0 && fits && self.is_free(hint, hint + len) {
-            return Ok(hint);
-        }
-        self.find_free(len).ok_or(libc::ENOMEM)
-    }
-
-    /// munmap.
-    pub(super) fn unmap(&mut self, at: u64, len: u64) -> i64 {
-        let len = page_up(len);
-        if !at.is_multiple_of(page_len())
-            || len == 0
-            || at.checked_add(len).is_none_or(|end| end > self.end)
-            || self.kept_in(at, at + len).is_some()
-        {
-            return err(libc::EINVAL);
-        }
-        self.carve(at, at + len);
-        self.reserve_again(at, len)
-    }
-
-    fn reserve_again(&self, at: u64, len: u64) -> i64 {
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
-        // Address 0 must not turn into a null hint; nothing is ever mapped there.
-        let (from, end) = (at.max(page_len()), at + len);
-        let end = if mutant!("la64_unmap_from_0_reaches_further") { from + len } else { end };
-        match end.checked_sub(from) {
-            None | Some(0) => 0,
-            Some(len) => self.host_mmap(from, len, 0, flags, -1, 0).min(0),
-        }
-    }
-
-    /// Makes the areas of a range what a refused mapping has left there, and the rest a reservation:
-    /// kernels before 6.12 unmap the place of a mapping before they refuse it, others leave it.
-    fn settle(&mut self, start: u64, end: u64) {
-        self.split(start, end);
-        let inside = self.areas.range(start..end).map(|(&at, area)| (at, area.end));
-        let gone: Vec<(u64, u64)> = inside.filter(|&(at, end)| self.has_hole(at, end)).collect();
-        for (at, end) in gone {
-            if !mutant!("la64_refused_mapping_changes_nothing") {
-                self.carve(at, end);
-            }
-        }
-        self.close_holes(start, end);
-        self.merge(start, end);
-    }
-
-    /// Whether the host has nothing at some address of a range.
-    fn has_hole(&self, start: u64, end: u64) -> bool {
-        let args = &mut [Arg::Guest(start), Arg::Int(end - start), Arg::Int(libc::MS_ASYNC as u64)];
-        raw::call_now(&self.window, libc::SYS_msync, args) == err(libc::ENOMEM)
-    }
-
-    /// Reserves again what is in no area, which the host would give to the engine.
-    fn close_holes(&self, start: u64, end: u64) {
-        let mut from = start;
-        let areas = self.areas().map(|(at, area)| (at, area.end));
-        for (at, area_end) in areas.filter(|&(_, end)| end > start).chain([(end, end)]) {
-            let hole_end = at.min(end);
-            if from < hole_end {
-                self.reserve_again(from, hole_end - from);
-            }
-            from = from.max(area_end);
         }
     }
 
@@ -852,80 +668,5 @@ impl Space {
             ));
         }
         text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::fd::AsRawFd as _;
-
-    /// A socket refuses to be mapped when the kernel has prepared the place. Kernels from 6.12 on
-    /// leave the place as it was, so that this cannot fail there.
-    #[test]
-    fn a_refused_mapping_leaves_the_reservation_whole() {
-        const PAGES: usize = 16;
-        const MAP_SHARED: u32 = 1;
-        let window = raw::reserve(&[1 << 32]).unwrap();
-        let mut space = Space::new(window, window.len(), Vec::new());
-        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (len, fd) = (PAGES as u64 * page_len(), socket.as_raw_fd().into());
-        let request =
-            Request { at: 0, len, prot: 1, flags: MAP_SHARED, fd, offset: 0, name: "socket" };
-        assert_eq!(space.map(&request), err(libc::ENODEV));
-        let at = space.find_free(len).unwrap();
-        let mut pages = [0; PAGES];
-        let args = &mut [Arg::Guest(at), Arg::Int(len), Arg::Out(&mut pages)];
-        assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
-    }
-
-    /// What a kernel before 6.12 does to the place of a mapping that it refuses. A page alone is too
-    /// small a hole for what other threads map.
-    #[test]
-    fn a_refused_mapping_takes_what_the_kernel_unmapped() {
-        let window = raw::reserve(&[1 << 32]).unwrap();
-        let mut space = Space::new(window, window.len(), Vec::new());
-        let (page, flags) = (page_len(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
-        let start = LOW + 16 * page;
-        let request =
-            Request { at: start, len: 3 * page, prot: 7, flags, fd: -1, offset: 0, name: "" };
-        assert_eq!(space.map(&request), start as i64);
-        window.store::<u64>(start, 7).unwrap();
-        space.changes.take();
-        let args = &mut [Arg::Guest(start + page), Arg::Int(page)];
-        assert_eq!(raw::call_now(&window, libc::SYS_munmap, args), 0);
-        space.settle(start + page, start + 2 * page);
-        assert!(space.area(start + page).is_none(), "a mapping that is gone");
-        assert!(!space.has_hole(start, start + 3 * page), "no reservation in its place");
-        let [_, written] = space.changes.take();
-        assert_eq!(written, [start + page..start + 2 * page], "its code goes too");
-        for at in [start, start + 2 * page] {
-            assert_eq!(space.area(at).map(|(from, area)| area.end - from), Some(page));
-        }
-        // A kernel that leaves the place leaves the mapping.
-        space.settle(start, start + page);
-        assert_eq!(window.load::<u64>(start), Some(7));
-    }
-
-    /// Pages that no area has stand for holes, so that no other thread gets them meanwhile.
-    #[test]
-    fn what_no_area_covers_is_reserved_again() {
-        let window = raw::reserve(&[1 << 32]).unwrap();
-        let mut space = Space::new(window, window.len(), Vec::new());
-        let (page, flags) = (page_len(), MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
-        let start = LOW + 16 * page;
-        let at = start + page;
-        let request = Request { at, len: page, prot: 3, flags, fd: -1, offset: 0, name: "" };
-        assert_eq!(space.map(&request), at as i64);
-        for at in [start, start + 2 * page] {
-            assert!(space.host_mmap(at, page, 3, flags, -1, 0) >= 0);
-        }
-        (0..3).for_each(|n| window.store::<u64>(start + n * page, 7).unwrap());
-        space.close_holes(start, start + 3 * page);
-        let mut pages = [0; 3];
-        let args = &mut [Arg::Guest(start), Arg::Int(3 * page), Arg::Out(&mut pages)];
-        assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
-        assert_eq!((pages[0] & 1, pages[2] & 1), (0, 0), "memory where there is no area");
-        assert_eq!(window.load::<u64>(at), Some(7), "the mapping is left alone");
     }
 }
