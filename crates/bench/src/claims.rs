@@ -6,8 +6,8 @@
 //! Invariants
 //! - A claim's verdict follows from its figure, its conditions and its target alone. Checked by
 //!   `the_verdict_follows_the_figure`, `a_failed_condition_makes_a_good_figure_short_and_says_so`.
-//! - A claim without a figure is `skipped` and says why; a figure that is not finite is `short`.
-//!   Checked by `the_verdict_follows_the_figure`,
+//! - A claim without a figure is `skipped` or `failed` and says why; a figure that is not finite is
+//!   `short`. Checked by `the_verdict_follows_the_figure`,
 //!   `every_claim_gets_a_verdict_and_nothing_is_made_up`.
 //! - A claim for which no target was set is `reported`: it counts neither as held nor as short.
 //!   Checked by `a_figure_without_a_target_is_reported_and_never_holds`.
@@ -44,8 +44,10 @@ pub enum Status {
     Holds,
     /// It is not.
     Short,
-    /// It was not measured.
+    /// It was not measured: something that it needs is missing, or it was left out.
     Skipped,
+    /// Measuring it ended with an error.
+    Failed,
     /// It was measured, and the work sets no target for it.
     Reported,
 }
@@ -138,9 +140,14 @@ impl Target {
         Claim { charts: figure.charts.clone(), ..self.claim(ours, status, figure.why()) }
     }
 
-    /// The claim without a figure.
+    /// The claim without a figure, because it was not measured.
     pub fn skipped(&self, why: impl Into<String>) -> Claim {
         self.claim(None, Status::Skipped, why.into())
+    }
+
+    /// The claim without a figure, because measuring it ended with an error.
+    pub fn failed(&self, why: impl Into<String>) -> Claim {
+        self.claim(None, Status::Failed, why.into())
     }
 
     fn claim(&self, ours: Option<f64>, status: Status, why: String) -> Claim {
@@ -181,7 +188,7 @@ pub struct Claim {
     pub clock: ClockKind,
     /// The verdict.
     pub status: Status,
-    /// What was modelled and counted, and for `short` and `skipped` the cause.
+    /// What was modelled and counted, and for `short`, `skipped` and `failed` the cause.
     pub why: String,
     /// The series behind the figure, where it has any.
     #[serde(default)]

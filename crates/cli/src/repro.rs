@@ -81,9 +81,10 @@ fn finish(saved: &Saved, args: &ReproArgs) -> Outcome {
         Format::Json => out::bytes(format!("{value:#}\n").as_bytes())?,
         Format::Text => out::show_titled(Format::Text, &table(run), &TITLES)?,
     }
-    let short = run.count(Status::Short);
-    if args.strict && short > 0 {
-        return Err(Failure::new(Class::Negative, format!("{short} claims are short")));
+    let (short, failed) = (run.count(Status::Short), run.count(Status::Failed));
+    if args.strict && short + failed > 0 {
+        let text = format!("{short} claims are short, {failed} failed to be measured");
+        return Err(Failure::new(Class::Negative, text));
     }
     Ok(())
 }
@@ -102,9 +103,14 @@ fn table(run: &Run) -> Value {
         .collect();
     let reasons = run.claims.iter().filter(|c| !c.why.is_empty());
     let reasons: Vec<String> = reasons.map(|c| format!("{}: {}", c.id, c.why)).collect();
-    let [holds, short, skipped, reported] =
-        [Status::Holds, Status::Short, Status::Skipped, Status::Reported].map(|s| run.count(s));
-    let reported = if reported > 0 { format!(", {reported} only reported") } else { String::new() };
+    let [holds, short, skipped] =
+        [Status::Holds, Status::Short, Status::Skipped].map(|s| run.count(s));
+    let others = [(Status::Reported, "only reported"), (Status::Failed, "failed to be measured")];
+    let others = others.map(|(status, words)| match run.count(status) {
+        0 => String::new(),
+        n => format!(", {n} {words}"),
+    });
+    let others = others.concat();
     json!({
         "system": run.system,
         "revision": run.revision,
@@ -114,6 +120,6 @@ fn table(run: &Run) -> Value {
         "load_average": run.environment.load_average_count,
         "claims": rows,
         "reasons": reasons,
-        "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped{reported}."),
+        "sentence": format!("{holds} claims hold, {short} are short, {skipped} were skipped{others}."),
     })
 }

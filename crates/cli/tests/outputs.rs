@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -60,7 +60,7 @@ fn what_is_asked_about_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("e.el"), "0 1\n1 2\n").unwrap();
     fs::write(dir.path().join("t.csv"), "a,b\n1,2\n").unwrap();
-    std::os::unix::fs::symlink("e.el", dir.path().join("link")).unwrap();
+    symlink("e.el", dir.path().join("link")).unwrap();
     let made = littoral(dir.path(), &["push", "load", "t.csv", "t.set"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
     for (verb, file, output) in [
@@ -235,6 +235,35 @@ fn a_prefix_without_claims_is_a_usage_error_that_names_the_nearest() {
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("la64.isa.rows"), "{message}");
     assert_eq!(entries(dir.path()), Vec::<String>::new());
+}
+
+/// A peer that ends with an error is no peer that is missing.
+#[test]
+fn a_measurement_that_fails_is_not_a_claim_that_was_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let repro = ["repro", "flash", "--only", "python.ingest", "--peers", ".", "--json", "r.json"];
+    let status = |strict: bool| {
+        let mut run = command(dir.path(), &repro);
+        let output = run.args(strict.then_some("--strict")).env("PATH", "").output().unwrap();
+        let file = fs::read_to_string(dir.path().join("r.json")).unwrap();
+        let runs: serde_json::Value = serde_json::from_str(&file).unwrap();
+        let words = |key: &str| runs[0]["claims"][0][key].as_str().unwrap().to_owned();
+        (output.status.code(), words("status"), words("why"))
+    };
+    let (code, skipped, why) = status(true);
+    assert_eq!((code, skipped.as_str()), (Some(0), "skipped"), "{why}");
+    fs::create_dir(dir.path().join("bin")).unwrap();
+    symlink("/bin/false", dir.path().join("bin/python3")).unwrap();
+    let (code, failed, why) = status(false);
+    assert_eq!((code, failed.as_str()), (Some(0), "failed"), "{why}");
+    assert!(why.starts_with("./bin/python3: "), "{why}");
+    assert_eq!(status(true).0, Some(1));
+    for page in ["page.html", "page.md"] {
+        let made = littoral(dir.path(), &["report", "r.json", "-o", page]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let page = fs::read_to_string(dir.path().join(page)).unwrap().replace("&#x2f;", "/");
+        assert!(page.contains("failed") && page.contains("./bin/python3: "), "{page}");
+    }
 }
 
 /// Looks again and again until `done`.

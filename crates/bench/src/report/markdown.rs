@@ -46,6 +46,12 @@ fn verdict(claim: &Claim) -> String {
         Status::Holds => "holds".to_owned(),
         Status::Short => "**short**".to_owned(),
         Status::Reported => "reported".to_owned(),
-        Status::Skipped => format!("skipped: {}", claim.why.replace('|', "/")),
+        Status::Skipped => format!("skipped: {}", one_line(&claim.why)),
+        Status::Failed => format!("**failed**: {}", one_line(&claim.why)),
     }
+}
+
+/// What a cell of a table can hold: a failed program's words may have several lines.
+fn one_line(why: &str) -> String {
+    why.replace('|', "/").split_whitespace().collect::<Vec<_>>().join(" ")
 }

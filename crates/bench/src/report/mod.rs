@@ -113,6 +113,7 @@ mod tests {
             .map(|t| t.measured(&Figure::new(t.target.unwrap(), "on it")))
             .collect();
         claims[1] = targets.claims[1].skipped("<no peer & no reason>");
+        claims[2] = targets.claims[2].failed("the peer\nended | <badly>");
         claims[0].charts = crate::chart::samples();
         Run {
             schema: claims::SCHEMA.into(),
@@ -136,6 +137,8 @@ mod tests {
             assert!(page.contains(&claim.id), "{} is missing", claim.id);
         }
         assert!(page.contains("&lt;no peer &amp; no reason&gt;"));
+        assert!(page.contains("failed</span>: the peer\nended | &lt;badly&gt;"), "{page}");
+        assert!(page.contains("<b>1</b> failed") && page.contains("1 failed to be measured."));
         assert!(page.contains("as good as DRAM or close to it"));
         let [curves, bars, lines] = [2, 2, 1];
         assert!(!page.contains("near storage"), "there is no such study");
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(page.matches("class=\"track\"").count(), bars, "a bar per claim with a ratio");
         let (verdict, table) =
             (page.find("class=\"answer\"").unwrap(), page.find("<table").unwrap());
-        assert!(verdict < table && page.contains("; 1 not measured."), "the verdict comes first");
+        assert!(verdict < table && page.contains("; 1 not measured;"), "the verdict comes first");
         // scripts/report-look.sh has this page drawn by a browser.
         if let Some(path) = std::env::var_os("LITTORAL_REPORT_PAGE") {
             std::fs::write(path, &page).unwrap();
@@ -175,6 +178,7 @@ mod tests {
         }
         assert!(
             text.contains("skipped: <no peer & no reason>")
+                && text.contains("| **failed**: the peer ended / <badly> |")
                 && text.contains("as good as DRAM or close to it")
         );
     }

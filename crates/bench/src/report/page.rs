@@ -33,6 +33,7 @@ struct RunPart<'a> {
     /// One sentence that says how the run ended.
     verdict: String,
     shorts: Vec<Row<'a>>,
+    fails: Vec<Row<'a>>,
     rows: Vec<Row<'a>>,
     bars: Vec<Bar<'a>>,
     /// The charts of the claims, drawn.
@@ -40,6 +41,7 @@ struct RunPart<'a> {
     holds: usize,
     short: usize,
     skipped: usize,
+    failed: usize,
 }
 
 /// How far a figure lies from its target, as a bar from the middle of its track.
@@ -90,7 +92,9 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
 }
 
 fn run_part(run: &Run) -> Result<RunPart<'_>> {
-    let shorts = run.claims.iter().filter(|c| c.status == Status::Short);
+    let of = |status: Status| -> Vec<Row<'_>> {
+        run.claims.iter().filter(|c| c.status == status).map(row).collect()
+    };
     let mut drawn = Vec::new();
     for claim in &run.claims {
         drawn.extend(figures(&claim.charts, &claim.id)?);
@@ -98,13 +102,15 @@ fn run_part(run: &Run) -> Result<RunPart<'_>> {
     Ok(RunPart {
         run,
         verdict: verdict(run),
-        shorts: shorts.map(row).collect(),
+        shorts: of(Status::Short),
+        fails: of(Status::Failed),
         bars: run.claims.iter().filter_map(bar).collect(),
         figures: drawn,
         rows: run.claims.iter().map(row).collect(),
         holds: run.count(Status::Holds),
         short: run.count(Status::Short),
         skipped: run.count(Status::Skipped),
+        failed: run.count(Status::Failed),
     })
 }
 
@@ -124,6 +130,7 @@ fn verdict(run: &Run) -> String {
     for (count, words) in [
         (run.count(Status::Reported), "reported without a target"),
         (run.count(Status::Skipped), "not measured"),
+        (run.count(Status::Failed), "failed to be measured"),
     ] {
         if count > 0 {
             text.push_str(&format!("; {count} {words}"));

@@ -4,14 +4,16 @@
 //!   or with the reason there is none. Every claim belongs to exactly one step (a test).
 //! - `--quick` cuts repetitions, never sizes; nothing is extrapolated.
 //! - What has been judged is on disk before the next step begins ([`record`]).
-//! - A measurement that fails leaves its claims `skipped` with the failure's words; it is never
-//!   replaced by an expected value.
+//! - A measurement that fails leaves its claims `failed` with the failure's words; it is never
+//!   replaced by an expected value. Checked by `a_measurement_that_fails_is_not_taken_for_skipped`.
+//! - A claim is `skipped` only where its reason says so by its first word ([`is_skipped`]).
 
 pub mod record;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use littoral_base::mutant;
 use littoral_device::profile::Profile;
 
 use crate::claims::{self, Claim, Figure, Run, Targets};
@@ -38,8 +40,23 @@ pub struct Options {
     pub only: Option<String>,
 }
 
-/// A figure, or why there is none.
+/// A figure, or why there is none: a reason of [`is_skipped`], or else the words of what failed.
 pub type Answer = std::result::Result<Figure, String>;
+
+/// How the reason of a claim begins that needs what this host does not have.
+pub const MISSING: &str = "missing: ";
+/// How the reason of a claim begins that the options leave out.
+pub const LEFT_OUT: &str = "left out: ";
+
+/// The reason of a claim that needs `what`, which this host does not have.
+pub fn missing(what: impl std::fmt::Display) -> String {
+    format!("{MISSING}{what}")
+}
+
+/// Whether a claim with this reason was not measured at all; with any other its measurement failed.
+pub fn is_skipped(why: &str) -> bool {
+    [MISSING, LEFT_OUT].iter().any(|begin| why.starts_with(begin))
+}
 
 /// One measurement and the claims it answers.
 pub struct Step {
@@ -150,12 +167,15 @@ fn run_steps(
         log::info!("step {} of {total}: {}", i + 1, step.name);
         let answers = (step.measure)(options);
         assert_eq!(answers.len(), step.claims.len(), "{}: an answer a claim", step.name);
-        let answered = step.claims.iter().zip(answers).filter(|(id, _)| wanted(id));
-        record.add(judged(&targets, answered).collect::<Vec<_>>())?;
+        // A step of a resumed run may have failed in part: what it answered then is kept.
+        let is_open = |id: &str| wanted(id) && !record.has(id);
+        let answered = step.claims.iter().zip(answers).filter(|(id, _)| is_open(id));
+        let claims: Vec<Claim> = judged(&targets, answered).collect();
+        record.add(claims)?;
     }
     let unanswered: Vec<&str> = wanted_ids().filter(|id| !record.has(id)).collect();
     let none = "no measurement answers this claim";
-    record.add(unanswered.iter().map(|id| targets.get(id).skipped(none)))?;
+    record.add(unanswered.iter().map(|id| targets.get(id).failed(none)))?;
     record.finish(wanted_ids())
 }
 
@@ -165,7 +185,10 @@ fn judged<'a>(
 ) -> impl Iterator<Item = Claim> + 'a {
     answered.map(|(id, answer)| match answer {
         Ok(figure) => targets.get(id).measured(&figure),
-        Err(why) => targets.get(id).skipped(why),
+        Err(why) if is_skipped(&why) || mutant!("bench_failure_reads_skipped") => {
+            targets.get(id).skipped(why)
+        }
+        Err(why) => targets.get(id).failed(why),
     })
 }
 
@@ -232,7 +255,7 @@ mod tests {
         vec![Step {
             name: "two",
             claims: vec!["flash.ring.step_ns".into(), "flash.ring.vs_hand".into()],
-            measure: Box::new(|_| vec![Ok(Figure::new(3.0, "n")), Err("no reason".into())]),
+            measure: Box::new(|_| vec![Ok(Figure::new(3.0, "n")), Err(missing("a peer"))]),
         }]
     }
 
@@ -245,8 +268,40 @@ mod tests {
         assert_eq!((run.claims[0].status, run.claims[0].ours), (Status::Holds, Some(3.0)));
         let skipped = &run.claims[1];
         assert_eq!((skipped.status, skipped.ours), (Status::Skipped, None));
-        assert_eq!(skipped.why, "no reason");
-        assert_eq!(run.count(Status::Skipped), run.claims.len() - 1);
+        assert_eq!(skipped.why, "missing: a peer");
+        assert_eq!(run.count(Status::Failed), run.claims.len() - 2, "no step answers these");
+    }
+
+    #[test]
+    fn a_measurement_that_fails_is_not_taken_for_skipped() {
+        let answers = |_: &Options| -> Vec<Answer> {
+            vec![Err("the peer ended with code 1".into()), Err(format!("{LEFT_OUT}by --quick"))]
+        };
+        let step = Step { measure: Box::new(answers), ..steps().remove(0) };
+        let only = options(Some("flash.ring."));
+        let saved = run_steps(&SYSTEM, vec![step], &only, Place::default(), |_, _, _| ()).unwrap();
+        let [failed, skipped] = &saved.run.claims[..] else { panic!("two claims") };
+        assert_eq!((failed.status, failed.ours), (Status::Failed, None));
+        assert_eq!(failed.why, "the peer ended with code 1");
+        assert_eq!(skipped.status, Status::Skipped);
+    }
+
+    #[test]
+    fn a_claim_that_failed_is_measured_again_when_its_run_is_resumed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let only = options(Some("flash.ring."));
+        let run = |answer: Answer, resume| {
+            let answers = move |_: &Options| -> Vec<Answer> {
+                vec![Ok(Figure::new(3.0, "n")), answer.clone()]
+            };
+            let step = Step { measure: Box::new(answers), ..steps().remove(0) };
+            let place = Place { path: Some(&path), resume };
+            run_steps(&SYSTEM, vec![step], &only, place, |_, _, _| ()).unwrap().run.claims
+        };
+        assert_eq!(run(Err("out of memory".into()), false)[1].status, Status::Failed);
+        let claims = run(Ok(Figure::new(1.0, "n")), true);
+        assert_eq!((claims.len(), claims[1].status), (2, Status::Holds));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Life of a record: [`Record::begin`] proves that the results can be written before anything is
 //! measured; [`Record::add`] writes what has been judged so far to `FILE.part`, whole; the last
 //! write goes to `FILE`, and `FILE.part` is removed. With `resume` a record begins with the claims
-//! of `FILE.part`, or of a finished `FILE`.
+//! of `FILE.part`, or of a finished `FILE`, less those whose measurement failed.
 //!
 //! Invariants
 //! - `FILE` is never half a run: it keeps what it held until the run is complete. Checked by
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use littoral_base::mutant;
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{Claim, Run};
+use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
 use crate::files;
 use crate::host::Environment;
@@ -120,6 +120,7 @@ impl Record {
             return Err(Error::new(Kind::Argument, text));
         }
         self.saved.run.claims = earlier.run.claims;
+        self.saved.run.claims.retain(|c| c.status != Status::Failed);
         Ok(())
     }
 

@@ -200,7 +200,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("littoral repro sdtm --only sdtm.assure", "a part"),
             ("littoral repro flash --quick --json flash.json", "results kept as they are made"),
             ("littoral repro flash --quick --json flash.json --resume", "after an interruption"),
-            ("littoral repro jiajia --quick --strict", "code 1 when one is short"),
+            ("littoral repro jiajia --quick --strict", "code 1 when one is short or fails"),
             ("littoral repro loongarch --peers /opt/oracles", "beside QEMU and valgrind"),
             ("littoral repro latm --peers /opt/oracles", "translated MIPS64 programs, by count"),
             ("littoral repro latx --peers /opt/oracles", "translated x86-64 programs, by count"),

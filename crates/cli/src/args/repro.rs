@@ -34,7 +34,8 @@ pub(crate) struct ReproArgs {
     /// Also write the results here, for `littoral report`
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Go on with an interrupted run: keep the claims of the file of --json, or of its .part
+    /// Go on with an interrupted run: keep the claims of the file of --json, or of its .part, that
+    /// did not fail
     #[arg(long)]
     pub(crate) resume: bool,
     /// Only claims whose id begins with this, such as flash.ring
@@ -43,7 +44,7 @@ pub(crate) struct ReproArgs {
     /// Where graphs and files that are measured on are put, made if missing; needs about 10 GiB
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
-    /// End with code 1 when a claim is short
+    /// End with code 1 when a claim is short or fails to be measured
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]

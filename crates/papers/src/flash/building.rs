@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::loongarch::Tools;
 use crate::loongarch::timing::medians;
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step};
+use littoral_bench::repro::{Answer, Options, Step, missing};
 
 const SCALE: u32 = 20;
 const REPETITIONS: usize = 5;
@@ -110,7 +110,8 @@ fn bounded(options: &Options) -> Found<[Figure; 2]> {
 
 fn versus_sort(options: &Options) -> Answer {
     let input = Input::new(options)?;
-    let sort = options.peers.find("coreutils", "sort").ok_or("there is no `sort`")?;
+    let sort = options.peers.find("coreutils", "sort");
+    let sort = sort.ok_or_else(|| missing("`sort` is neither in --peers nor in PATH"))?;
     let mut theirs = Command::new(sort);
     theirs.env("LC_ALL", "C").args(["-u", "--parallel=1", "-S"]);
     theirs.arg(format!("{}b", input.memory_bytes)).arg("-T").arg(&options.scratch);
@@ -124,7 +125,8 @@ fn versus_sort(options: &Options) -> Answer {
 
 fn versus_converter(options: &Options) -> Answer {
     let input = Input::new(options)?;
-    let converter = options.peers.recognise("gapbs", "converter", CONVERTER_WORDS)?;
+    let converter = options.peers.recognise("gapbs", "converter", CONVERTER_WORDS);
+    let converter = converter.map_err(missing)?;
     let mut theirs = Command::new(converter);
     theirs.env("OMP_NUM_THREADS", "1").arg("-s").arg("-f").arg(&input.list);
     theirs.arg("-b").arg(options.scratch.join("made.sg"));

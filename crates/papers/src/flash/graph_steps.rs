@@ -20,7 +20,7 @@ use super::graph::{KernelTime, VersusDram, latency, versus_dram};
 use super::graph_file;
 use littoral_bench::claims::Figure;
 use littoral_bench::error::{Error, Kind, Result};
-use littoral_bench::repro::{Answer, Options, Step};
+use littoral_bench::repro::{Answer, Options, Step, missing};
 
 /// Rounds of comparisons that take milliseconds a run, also with `--quick`.
 const ROUNDS: usize = 9;
@@ -147,8 +147,8 @@ fn real(kernel: Kernel, graph: &GraphFile) -> Kernel {
 /// The first file by name in the folder `graphs` of the peers' folder: a graph file, or an edge
 /// list, which is imported once.
 fn open_real(options: &Options) -> std::result::Result<GraphFile, String> {
-    let none = "no file in `graphs` of the folder given by --peers: put an edge list or a graph \
-                file of at least 10^7 edges there";
+    let none = "missing: a file in `graphs` of the folder given by --peers; put an edge list or a \
+                graph file of at least 10^7 edges there";
     let folder = options.peers.folder().ok_or(none)?.join("graphs");
     let entries = std::fs::read_dir(&folder).map_err(|_| none)?;
     let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_file());
@@ -176,7 +176,7 @@ fn best(plain: Cells) -> Step {
         let cells = plain.borrow();
         let best = cells.iter().min_by(|a, b| a.1.total_cmp(&b.1));
         let Some((cell, ratio)) = best else {
-            return Err("no cell of flash.*.vs_dram.* was measured in this run".to_owned());
+            return Err(missing("no cell of flash.*.vs_dram.* was measured in this run"));
         };
         let note = format!(
             "{cell}: data by pointer, over DRAM read directly without prefetch hints; the least of \
@@ -262,7 +262,7 @@ fn mean_over_suite(ratios: Cells, wanted: usize) -> Step {
         let cells = ratios.borrow();
         if cells.len() < wanted {
             let have = cells.len();
-            return Err(format!("{have} of the {wanted} cells were measured in this run"));
+            return Err(missing(format!("{have} of the {wanted} cells were measured in this run")));
         }
         let mut figure = Figure::new(geometric_mean(&cells), format!("of {wanted} cells"));
         figure.notes.extend(cells.iter().map(|(id, ratio)| format!("{id}: {ratio:.3}")));

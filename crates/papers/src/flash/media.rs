@@ -28,7 +28,7 @@ pub mod versus_fio;
 pub enum Outcome<T> {
     /// It was measured.
     Measured(T),
-    /// It was not, and why.
+    /// It was not, and what this host does not have for it.
     Skipped(String),
 }
 

@@ -16,7 +16,7 @@ use crate::flash::media::versus_fio::{self, FioFigures};
 use crate::flash::media::{FaultFigures, Outcome, faults_undetected};
 use littoral_bench::claims::Figure;
 use littoral_bench::error::Result;
-use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System, missing};
 use littoral_bench::ring::{self, EfficiencyRow, PerRead, StepFigures};
 
 mod building;
@@ -85,7 +85,7 @@ fn single(
 fn answer<T>(outcome: Result<Outcome<T>>, figure: impl FnOnce(T) -> Figure) -> Answer {
     match outcome {
         Ok(Outcome::Measured(value)) => Ok(figure(value)),
-        Ok(Outcome::Skipped(why)) => Err(why),
+        Ok(Outcome::Skipped(what)) => Err(missing(what)),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -2,14 +2,14 @@
 //! environment in which the wheel is installed.
 //!
 //! Python is looked for under `--peers` (`python/python3`, `bin/python3`), then in `PATH`. Without
-//! it, or without the package, the claims have no figure.
+//! it, or without a package that the script imports first, the claims are skipped.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step};
+use littoral_bench::repro::{Answer, Options, Step, missing};
 
 /// The script, as it is in the repository.
 const SCRIPT: &str = include_str!("../../../../scripts/python-claims.py");
@@ -49,7 +49,7 @@ pub(super) fn steps() -> Vec<Step> {
 /// The Python that has the package.
 fn python(options: &Options) -> Result<PathBuf, String> {
     let found = ["python", "bin"].iter().find_map(|peer| options.peers.find(peer, "python3"));
-    found.ok_or_else(|| "`python3` is neither in --peers nor in PATH".to_owned())
+    found.ok_or_else(|| missing("`python3` is neither in --peers nor in PATH"))
 }
 
 /// What the script prints of one of its parts.
@@ -72,9 +72,15 @@ fn run(options: &Options, part: &str) -> Result<String, String> {
     // The script ends with 1 when a claim is short; the figures are printed all the same.
     if written.is_err() || !printed.contains("python.") {
         let last = told.lines().last().unwrap_or("it printed no claim");
-        return Err(format!("{}: {last}", python.display()));
+        return Err(reason(&format!("{}: {last}", python.display()), last));
     }
     Ok(printed.into_owned())
+}
+
+/// Why a script whose last words are `last` printed no claim: a package that is not installed is
+/// missing, everything else is a failure.
+fn reason(what: &str, last: &str) -> String {
+    if last.starts_with("ModuleNotFoundError") { missing(what) } else { what.to_owned() }
 }
 
 /// The figure of `python.CLAIM` among lines of id, figure and remark, tabs between.
@@ -85,7 +91,7 @@ fn figure(printed: &str, claim: &str) -> Answer {
         (fields.next() == Some(&id)).then(|| (fields.next(), fields.next()))
     });
     match found {
-        Some((Some("-"), Some(why))) => Err(why.to_owned()),
+        Some((Some("-"), Some(why))) => Err(missing(why)),
         Some((Some(figure), Some(note))) => match figure.parse() {
             Ok(value) => Ok(Figure::new(value, note)),
             Err(_) => Err(format!("{id}: '{figure}' is no figure")),
@@ -97,6 +103,7 @@ fn figure(printed: &str, claim: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use littoral_bench::repro::is_skipped;
 
     #[test]
     fn figures_are_read_and_missing_peers_are_reasons() {
@@ -104,9 +111,12 @@ mod tests {
             "littoral 0.1.0\npython.a\t1.250\tten edges\npython.b\t-\tigraph is missing\n";
         let found = figure(printed, "a").unwrap();
         assert_eq!((found.value, &found.notes[..]), (1.25, &["ten edges".to_owned()][..]));
-        assert_eq!(figure(printed, "b").unwrap_err(), "igraph is missing");
+        assert!(is_skipped(&figure(printed, "b").unwrap_err()));
         assert!(figure(printed, "c").unwrap_err().contains("no figure of python.c"));
         assert!(figure("python.a\tx\t", "a").is_err());
+        let last = "ModuleNotFoundError: No module named 'littoral'";
+        assert!(is_skipped(&reason("python3", last)));
+        assert!(!is_skipped(&reason("python3", "MemoryError")));
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn prefix() -> Result<PathBuf, String> {
     let mut all = named.into_iter().chain(beside).chain(home).chain(system);
     let has = |p: &PathBuf| p.join("include/jia.h").exists() && p.join("lib/libjia.a").exists();
     let found = all.find(has).ok_or(
-        "no libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it",
+        "missing: libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it",
     )?;
     check_revision(&found, revision())?;
     Ok(found)
@@ -81,8 +81,8 @@ fn check_revision(prefix: &Path, own: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "libjia in {} is of revision {found}, this program of {own}; run scripts/install-jia.sh \
-         {0}",
+        "missing: libjia in {} is of revision {found}, this program of {own}; run \
+         scripts/install-jia.sh {0}",
         prefix.display()
     ))
 }

@@ -45,7 +45,7 @@ fn launcher(peers: &Peers) -> Result<PathBuf, String> {
     if String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
         return Ok(launcher);
     }
-    Err(format!("{} is not Open MPI's", launcher.display()))
+    Err(format!("missing: Open MPI; {} is not Open MPI's", launcher.display()))
 }
 
 /// A program of ours that Open MPI's launcher starts.

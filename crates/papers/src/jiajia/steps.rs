@@ -3,7 +3,7 @@
 //!
 //! - Each step answers one family of claims with the functions of [`super`]; `--quick` cuts
 //!   batches, never a number of ranks.
-//! - A step that fails leaves its claims `skipped` with its words.
+//! - A step that fails leaves its claims `failed` with its words.
 
 use std::collections::BTreeMap;
 

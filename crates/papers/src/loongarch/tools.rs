@@ -69,7 +69,7 @@ impl Tools {
         let major = version.split('.').next().and_then(|n| n.parse::<u32>().ok());
         if major.is_none_or(|major| major < QEMU_MIN) {
             let path = qemu.display();
-            return Err(format!("{path} is QEMU {version}; QEMU {QEMU_MIN} or later is needed"));
+            return Err(format!("missing: QEMU {QEMU_MIN} or later; {path} is QEMU {version}"));
         }
         Ok((qemu, format!("QEMU {version}")))
     }

@@ -21,6 +21,7 @@ use super::rivals::{Named, named};
 use super::work::{self, Object, median};
 use littoral_bench::error::{Error, Kind, Result};
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::missing;
 
 const PROGRAM: &str = "littoral-redb-commits";
 /// Threads of a cell.
@@ -53,7 +54,7 @@ struct Peer {
 impl Peer {
     fn start(peers: &Peers, file: &Path) -> Result<Peer> {
         let program = peers.find("redb", PROGRAM).ok_or_else(|| {
-            let text = format!("peer missing: {PROGRAM} (crates/bench-peers builds it)");
+            let text = missing(format!("{PROGRAM} (crates/bench-peers builds it)"));
             Error::new(Kind::Environment, text)
         })?;
         let mut child = Command::new(program)

@@ -21,7 +21,7 @@ use littoral_bench::peers::Peers;
 const SOURCE: &str = include_str!("../../peers/pmdk_update.c");
 
 fn missing(why: impl std::fmt::Display) -> Error {
-    let text = format!("peer missing: libpmemobj with its headers and a C compiler ({why})");
+    let text = format!("missing: libpmemobj with its headers and a C compiler ({why})");
     Error::new(Kind::Environment, text)
 }
 
@@ -67,9 +67,10 @@ impl Peer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(missing)?;
+            .map_err(|e| Error::with_source(Kind::Environment, "start libpmemobj's program", e))?;
         let (ask, answers) = (child.stdin.take(), child.stdout.take());
-        let answers = answers.ok_or_else(|| missing("no output"))?;
+        let failed = "libpmemobj's program has no output";
+        let answers = answers.ok_or_else(|| Error::new(Kind::Environment, failed))?;
         Ok(Peer { child, ask, answers: BufReader::new(answers), pool })
     }
 
@@ -153,7 +154,7 @@ mod tests {
         let absent = folder.path().join("absent");
         let error = compile(&Peers::default(), &absent).unwrap_err();
         assert_eq!(error.kind(), Kind::Io);
-        assert!(missing("why").to_string().contains("peer missing: libpmemobj"));
+        assert!(missing("why").to_string().starts_with("missing: libpmemobj"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! - Each step answers one family of claims with the functions of [`super`]; `--quick` cuts
 //!   rounds, operations and the length of the assurance, never a size.
-//! - A claim that a step's figures do not hold is an error of this file and reads `skipped`.
+//! - A claim that a step's figures do not hold is an error of this file and reads `failed`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! - Each step answers one family of claims with the functions of [`super`]. Modelled runs repeat
 //!   bit for bit, so that `--quick` has no repetition to cut; it cuts those of the other two and
 //!   never sizes.
-//! - A step that fails leaves its claims `skipped` with its words.
+//! - A step that fails leaves its claims `failed` with its words.
 
 use std::collections::BTreeMap;
 

@@ -119,7 +119,7 @@ fn forbidden(options: &Options) -> Answer {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 fn unexplained(_: &Options) -> Answer {
-    Err("random x86-64 programs are judged by an x86-64 Linux host".into())
+    Err("missing: an x86-64 Linux host, which judges random x86-64 programs".into())
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -38,7 +38,7 @@ const IMAGES: (u64, u64) = (10_000, 1_000_000);
 /// Sessions of each reader and of the writer, with `--quick` and without it.
 const SESSIONS: (u64, u64) = (25, 200);
 
-const LEFT_OUT: &str = "left out by --quick; run without it, or with --paper";
+const LEFT_OUT: &str = "left out: too large for --quick; run without it, or with --paper";
 
 type Shared = Rc<RefCell<Bench>>;
 

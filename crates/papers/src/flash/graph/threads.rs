@@ -44,8 +44,7 @@ impl Threads {
 pub fn two_over_one(graph: &GraphFile, kernel: Kernel, rounds: usize) -> Result<Outcome<Threads>> {
     let idle = idle_processors();
     if idle < 2 {
-        let why = format!("{idle} processors are idle, and two threads need two");
-        return Ok(Outcome::Skipped(why));
+        return Ok(Outcome::Skipped(format!("two idle processors; {idle} of them idle")));
     }
     let dram = Store::in_dram(graph).map_err(failed)?;
     let count = if kernel.spec().has_source { SOURCES } else { 0 };

@@ -34,7 +34,7 @@ impl MemoryGroup {
                 Err(why) => reasons.push(format!("{}: {why}", root.display())),
             }
         }
-        Err(format!("no memory control group can be made here: {}", reasons.join("; ")))
+        Err(format!("a memory control group of our own: {}", reasons.join("; ")))
     }
 
     fn create_in(root: &Path, limit: &str, limit_bytes: u64) -> std::io::Result<MemoryGroup> {
@@ -209,14 +209,18 @@ pub fn uring_vs_mmap(
                     figures.stopped_count += 1;
                     (time_max - OPENING).as_secs_f64()
                 }
-                None => return Ok(Outcome::Skipped(format!("BFS by {medium} took too long"))),
-                Some(Err(why)) => return Ok(Outcome::Skipped(format!("BFS by {medium}: {why}"))),
+                None => return Err(unfinished(medium, "it took too long")),
+                Some(Err(why)) => return Err(unfinished(medium, &why)),
             };
             let list = if is_mmap { &mut figures.mmap_s } else { &mut figures.uring_s };
             list.push(time);
         }
     }
     Ok(Outcome::Measured(figures))
+}
+
+fn unfinished(medium: &str, why: &str) -> Error {
+    Error::new(Kind::Environment, format!("BFS by {medium}: {why}"))
 }
 
 /// How often the resident set of a running search is looked at.

@@ -123,7 +123,7 @@ pub struct FioFigures {
 /// `Kind::Io` when the scratch file cannot be made or read.
 pub fn measure(peers: &Peers, options: &Options) -> Result<Outcome<FioFigures>> {
     let Some(fio) = peers.find("fio", "fio") else {
-        return Ok(Outcome::Skipped("fio is not installed".to_owned()));
+        return Ok(Outcome::Skipped("`fio` is neither in --peers nor in PATH".to_owned()));
     };
     if let Err(why) = uring::available() {
         return Ok(Outcome::Skipped(why));
@@ -139,10 +139,7 @@ pub fn measure(peers: &Peers, options: &Options) -> Result<Outcome<FioFigures>> 
             description = words;
             figures.ours.push(run_ours(&device, depth, options.run, u64::from(repetition))?);
             drop(device);
-            match run_fio(&fio, &file.path, depth, options.run, direct)? {
-                Outcome::Measured(sample) => figures.fio.push(sample),
-                Outcome::Skipped(why) => return Ok(Outcome::Skipped(why)),
-            }
+            figures.fio.push(run_fio(&fio, &file.path, depth, options.run, direct)?);
         }
         depths.push(figures);
     }
@@ -244,13 +241,7 @@ fn keep_reading(
     Ok(reads)
 }
 
-fn run_fio(
-    fio: &Path,
-    file: &Path,
-    depth: u32,
-    length: Duration,
-    direct: bool,
-) -> Result<Outcome<Sample>> {
+fn run_fio(fio: &Path, file: &Path, depth: u32, length: Duration, direct: bool) -> Result<Sample> {
     let output = Command::new(fio)
         .args(["--name=littoral", "--rw=randread", "--bs=4k", "--ioengine=io_uring"])
         .args(["--registerfiles=1", "--fixedbufs=1", "--norandommap=1", "--time_based=1"])
@@ -265,12 +256,13 @@ fn run_fio(
     let words = String::from_utf8_lossy(&output.stderr);
     let json: serde_json::Value = match serde_json::from_slice(&output.stdout) {
         Ok(json) if output.status.success() => json,
-        _ => return Ok(Outcome::Skipped(format!("fio failed: {}", words.trim()))),
+        _ => {
+            let what = format!("fio ended with {}: {}", output.status, words.trim());
+            return Err(Error::new(Kind::Environment, what));
+        }
     };
-    Ok(match read_fio(&json) {
-        Some(sample) => Outcome::Measured(sample),
-        None => Outcome::Skipped("fio's output has another shape than expected".to_owned()),
-    })
+    let what = "fio's output has another shape than expected";
+    read_fio(&json).ok_or_else(|| Error::new(Kind::Environment, what))
 }
 
 fn read_fio(json: &serde_json::Value) -> Option<Sample> {
