@@ -32,13 +32,13 @@
 //! be.
 //!
 //! Invariants
-//! - Nothing that exists is overwritten; a pool that could not be made leaves no file. Checked by
+//! - Nothing that exists is overwritten; a pool that could not be made leaves no file, and its file
+//!   has its name when the pool is whole. Checked by
 //!   `a_pool_that_cannot_be_made_leaves_no_file_and_one_that_exists_stays`.
 
 use littoral_base::error::{Category, Class};
 use littoral_device::memory::Promise;
-use littoral_device::pmem::{AnyDomain, FileCopy};
-use littoral_device::profile::machine::Medium;
+use littoral_device::pmem::{AnyDomain, Draft, FileCopy};
 
 pub use littoral_stm::*;
 
@@ -90,15 +90,10 @@ pub fn open(memory: AnyDomain) -> Result<Pool<AnyDomain>> {
 /// # Errors
 /// As [`create`]; `Kind::Device` when the file exists or cannot be made: no file is left then.
 pub fn create_on(machine: &Machine, device: &str, options: &Options) -> Result<Pool<AnyDomain>> {
-    let memory = machine.new_memory(device).map_err(failed)?;
-    create(memory, options).map_err(at(machine, device)).inspect_err(|_| {
-        // A file on `file:` was made just now; what `dax:` names was there before.
-        if let Ok((spec, path)) = machine.memory_path(device)
-            && matches!(spec.medium, Medium::File(_))
-        {
-            drop(std::fs::remove_file(path));
-        }
-    })
+    let (memory, draft) = machine.draft_memory(device).map_err(failed)?;
+    let pool = create(memory, options).map_err(at(machine, device))?;
+    draft.map_or(Ok(()), Draft::publish).map_err(failed)?;
+    Ok(pool)
 }
 
 /// Opens the pool on a machine's memory device.
@@ -247,11 +242,13 @@ mod tests {
         assert!(!path.exists());
         let bad = Options { threads_max: 1000, slab_bytes: None };
         assert_eq!(create_with(&path, 1 << 20, &bad).unwrap_err().kind(), Kind::Usage);
-        assert!(!path.exists());
+        let files_count = || std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(files_count(), 0, "neither a pool nor a draft");
         drop(create(&path, 1 << 20).unwrap());
         let before = std::fs::read(&path).unwrap();
         assert_eq!(create(&path, 1 << 20).unwrap_err().kind(), Kind::Device);
         assert_eq!(std::fs::read(&path).unwrap(), before);
+        assert_eq!(files_count(), 1);
     }
 
     #[test]

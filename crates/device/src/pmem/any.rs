@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering;
 
 use littoral_base::clock::ClockKind;
 
+use super::raw::map::Mapping;
 use super::{
-    Dram, Eadr, FileCopy, Flush, FlushFence, Msync, Paced, best_promise, platform_has_eadr,
+    Draft, Dram, Eadr, FileCopy, Flush, FlushFence, Msync, Paced, best_promise, platform_has_eadr,
 };
 use crate::error::{Kind, Result};
 use crate::forward_domain;
@@ -84,8 +85,22 @@ impl AnyDomain {
     /// `Kind::Busy` when it exists, `Kind::IllegalRequest` for a bad length, else as
     /// [`AnyDomain::open`].
     pub fn create(path: &Path, len: usize) -> Result<AnyDomain> {
-        drop(Msync::create(path, len)?);
-        Self::open(path)
+        let (domain, draft) = Self::draft(path, len)?;
+        draft.publish()?;
+        Ok(domain)
+    }
+
+    /// As [`AnyDomain::create`], of a file that gets its name when the draft is published: what an
+    /// engine writes first is then there from the first moment.
+    ///
+    /// # Errors
+    /// As [`AnyDomain::create`].
+    pub fn draft(path: &Path, len: usize) -> Result<(AnyDomain, Draft)> {
+        let (zeroed, draft) = Mapping::draft(path, len)?;
+        drop(zeroed);
+        let domain = Self::strongest(draft.at())?;
+        log::info!("made the file {}, durable by {}", path.display(), domain.name());
+        Ok((domain, draft))
     }
 
     /// How a file at `path` would be made durable, in a word, and what that promises; takes no
@@ -134,6 +149,27 @@ impl Domain for AnyDomain {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_has_its_name_once_it_is_published_and_replaces_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory");
+        let files_count = || std::fs::read_dir(dir.path()).unwrap().count();
+        let (domain, draft) = AnyDomain::draft(&path, 8192).unwrap();
+        assert!(!path.exists(), "a process that is killed here leaves no file of that name");
+        domain.store(1024, 5, Ordering::Relaxed);
+        drop((domain, draft));
+        assert_eq!(files_count(), 0, "a draft that is given up is removed");
+        let (late, late_draft) = AnyDomain::draft(&path, 4096).unwrap();
+        let (domain, draft) = AnyDomain::draft(&path, 8192).unwrap();
+        domain.store(1024, 5, Ordering::Relaxed);
+        draft.publish().unwrap();
+        assert_eq!(AnyDomain::open(&path).unwrap_err().kind(), Kind::Busy, "its lock stays");
+        assert_eq!(late_draft.publish().unwrap_err().kind(), Kind::Busy);
+        drop((late, domain));
+        assert_eq!(files_count(), 1);
+        assert_eq!(AnyDomain::open(&path).unwrap().word(1024, Ordering::Relaxed), 5);
+    }
 
     #[test]
     fn a_file_is_made_once_has_one_owner_and_is_blank_until_written() {

@@ -5,6 +5,7 @@
 //!   mapping;
 //! - [`Eadr`]: caches inside the power domain;
 //! - [`Msync`]: real durability on any file system;
+//! - [`Draft`]: a file of these that is being made;
 //! - [`FileCopy`]: a file looked at without changing it;
 //! - [`Dram`]: volatile, on the sync shim, for loom and shuttle;
 //! - [`Sim`]: recorded, with every crash image enumerable ([`trace`]; for C in `littoral-capi`);
@@ -18,6 +19,7 @@
 mod any;
 mod copy;
 mod count;
+mod draft;
 mod dram;
 mod flush;
 mod msync;
@@ -31,6 +33,7 @@ pub mod trace;
 pub use any::AnyDomain;
 pub use copy::FileCopy;
 pub use count::{Counted, MemoryCounts};
+pub use draft::Draft;
 pub use dram::Dram;
 pub use flush::{Eadr, FlushFence, platform_has_eadr};
 pub use msync::{Msync, best_promise};

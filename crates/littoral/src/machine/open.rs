@@ -18,7 +18,7 @@ use std::path::Path;
 
 use littoral_device::flash::opened::{Access, FlashDevice};
 use littoral_device::memory::Domain as _;
-use littoral_device::pmem::{self, AnyDomain, FileCopy};
+use littoral_device::pmem::{self, AnyDomain, Draft, FileCopy};
 use littoral_device::profile::DeviceKind;
 use littoral_device::profile::machine::{DeviceSpec, Medium};
 use littoral_device::region::Region;
@@ -162,14 +162,26 @@ impl Machine {
     /// As [`Machine::memory`]; `Kind::Busy` when the file exists, `Kind::Foreign` when the memory
     /// holds anything.
     pub fn new_memory(&self, name: &str) -> Result<AnyDomain> {
+        let (memory, draft) = self.draft_memory(name)?;
+        draft.map_or(Ok(()), Draft::publish)?;
+        Ok(memory)
+    }
+
+    /// As [`Machine::new_memory`]; a file that is made for it is a draft, which gets its name when
+    /// it is published.
+    ///
+    /// # Errors
+    /// As [`Machine::new_memory`].
+    pub fn draft_memory(&self, name: &str) -> Result<(AnyDomain, Option<Draft>)> {
         let device = self.spec().choose(DeviceKind::Memory, Some(name))?;
         if let Medium::File(path) = &device.medium {
-            let made = AnyDomain::create(path, capacity(device)?);
-            return made.map_err(|e| described(device, e));
+            let made = AnyDomain::draft(path, capacity(device)?);
+            let (memory, draft) = made.map_err(|e| described(device, e))?;
+            return Ok((memory, Some(draft)));
         }
         let memory = self.memory(name)?;
         if memory.is_blank() {
-            return Ok(memory);
+            return Ok((memory, None));
         }
         let what = format!("{} on {} holds something", device.label(), device.medium);
         Err(Error::new(Kind::Foreign, what + "; fill it with zeros to use it for another pool"))

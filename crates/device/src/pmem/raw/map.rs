@@ -14,8 +14,8 @@
 //!   unlocks what is the parent's. Checked by
 //!   `a_forked_child_is_told_and_has_no_mapping_of_the_file`,
 //!   `a_child_that_drops_the_mapping_keeps_the_parents_lock_and_its_own_memory`.
-//! - A file that was created is named durably: its directory is synchronised. Checked by
-//!   `creation_synchronises_the_file_and_its_folder`.
+//! - A file that is created is a draft until its owner publishes it, and is synchronised before.
+//!   Checked by `creation_synchronises_the_file_and_its_folder`.
 //!
 //! Fault model: another process that truncates the file while it is mapped makes a load fault
 //! (SIGBUS); the lock keeps well-behaved programs from that.
@@ -31,6 +31,7 @@ use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
 };
 
+use super::super::draft::Draft;
 use super::super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
 use crate::owned_file::lock;
@@ -160,20 +161,24 @@ impl Mapping {
     /// # Errors
     /// `Kind::Busy` when it exists already, `Kind::Io` otherwise; an unfinished file is removed.
     pub(in crate::pmem) fn create(path: &Path, len: usize) -> Result<Mapping> {
+        let (mapping, draft) = Self::draft(path, len)?;
+        draft.publish()?;
+        Ok(mapping)
+    }
+
+    /// As [`Mapping::create`], of a file that gets its name when the draft is published.
+    ///
+    /// # Errors
+    /// As [`Mapping::create`].
+    pub(in crate::pmem) fn draft(path: &Path, len: usize) -> Result<(Mapping, Draft)> {
         check_len(len, path)?;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-        let file = file.map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => Error::new(
-                Kind::Busy,
-                format!("{}: exists already; nothing changed", path.display()),
-            ),
-            _ => io("create", path, e),
-        })?;
-        let made = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)
-            .map_err(|e| io("reserve space", path, e))
-            .and_then(|()| name_durably(path, &file))
-            .and_then(|()| Self::map(path, file, len));
-        made.inspect_err(|_| drop(std::fs::remove_file(path)))
+        let (draft, file) = Draft::begin(path)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)
+            .map_err(|e| io("reserve space", path, e))?;
+        let is_whole = |m: std::fs::Metadata| m.len() == len as u64;
+        debug_assert!(file.metadata().is_ok_and(is_whole), "a file has its length before its name");
+        file.sync_all().map_err(|e| io("synchronise the new file", path, e))?;
+        Ok((Self::map(path, file, len)?, draft))
     }
 
     /// Maps the whole of an existing file.
@@ -339,21 +344,6 @@ impl Drop for Mapping {
 /// MAP_SYNC succeeds only on DAX memory, where a fenced line survives loss of power.
 fn sync_flags() -> MapFlags {
     MapFlags::from_bits_retain(libc::MAP_SHARED_VALIDATE as u32 | libc::MAP_SYNC as u32)
-}
-
-/// Makes a new file's name and length survive loss of power.
-fn name_durably(path: &Path, file: &File) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    file.sync_all().map_err(|e| io("synchronise the new file", path, e))?;
-    let synced = File::open(folder).and_then(|f| f.sync_all());
-    note(Event::Named);
-    match synced {
-        // A file system that names files durably by itself refuses to be told to.
-        Err(e) if e.kind() != ErrorKind::InvalidInput => {
-            Err(io("synchronise the folder of the new file", folder, e))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A file's length, which must be whole lines.
