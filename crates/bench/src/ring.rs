@@ -28,7 +28,9 @@ use crate::error::{Error, Kind, Result};
 
 pub mod chains;
 
-use chains::{Chains, contents, run_async, run_by_hand, run_fixed, run_fixed_by_hand, run_plain};
+use chains::{
+    Chains, LINE_BYTES, contents, run_async, run_by_hand, run_fixed, run_fixed_by_hand, run_plain,
+};
 
 /// Contexts of the cache-resident measurements.
 pub const CONTEXTS: u32 = 64;
@@ -276,12 +278,26 @@ impl EfficiencyRow {
     }
 }
 
+/// Refuses an array that [`efficiency`] cannot read, before anything is measured.
+///
+/// # Errors
+/// `Kind::Argument` for a length that is no power of two or less than two reads.
+pub fn check_array(bytes: u64) -> Result<()> {
+    let least = 2 * LINE_BYTES;
+    if bytes.is_power_of_two() && bytes >= least {
+        return Ok(());
+    }
+    let what = format!("an array of {bytes} bytes; it must be a power of two, {least} at least");
+    Err(Error::new(Kind::Argument, what))
+}
+
 /// Claim `flash.ring.efficiency.4gib`: 4 us over `bytes` (4 GiB for the claim), with the cap of
 /// profile `xlfdd` and without, at 64 to 512 contexts. The claim is the least row.
 ///
 /// # Errors
-/// As [`step`].
+/// As [`step`] and [`check_array`].
 pub fn efficiency(trials: u32, bytes: u64) -> Result<Vec<EfficiencyRow>> {
+    check_array(bytes)?;
     let array = contents(bytes, 1).map_err(failed)?;
     pinned(|| {
         let mut rows = Vec::new();
@@ -420,6 +436,14 @@ mod tests {
         let mut wrong: [Form<'_>; 1] = [("wrong", Box::new(|| Ok(1)))];
         let error = interleaved(1, 1, 2, &mut wrong).unwrap_err();
         assert!(error.to_string().contains("wrong bytes"), "{error}");
+    }
+
+    #[test]
+    fn an_array_that_chains_cannot_cover_is_refused() {
+        for bytes in [0, 64, 96, 3 << 20] {
+            assert_eq!(efficiency(1, bytes).unwrap_err().kind(), Kind::Argument, "{bytes}");
+        }
+        check_array(128).unwrap();
     }
 
     #[test]

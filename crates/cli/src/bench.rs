@@ -174,9 +174,10 @@ fn kv_figures(args: &BenchKvArgs) -> Result<Value, Failure> {
 }
 
 fn ring_figures(args: &BenchRingArgs) -> Result<Value, Failure> {
+    ring::check_array(args.array.0)?;
     Ok(json!({
         "schema": "littoral.bench.ring/2",
-        "trials_count": args.trials,
+        "trials_count": args.trials.max(1),
         "steps": steps(args)?,
         "bounds": bounds(args)?,
         "interfaces": interfaces(args)?,

@@ -411,6 +411,7 @@ fn wrong_requests_are_usage_errors() {
     refused(dir.path(), &["graph", "gen", "ring", "--scale", "4", "x.lg"], 2, &["kron"]);
     refused(dir.path(), &["graph", "import", "absent.el", "x.lg"], 3, &["absent.el"]);
     refused(dir.path(), &["sail"], 2, &["sail"]);
+    refused(dir.path(), &["bench", "ring", "--array", "3GiB"], 2, &["power of two"]);
     assert!(entries(dir.path()).is_empty());
 }
 

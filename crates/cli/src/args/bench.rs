@@ -54,7 +54,7 @@ pub(crate) struct BenchRingArgs {
     /// Interleaved repetitions; the least of each counts
     #[arg(long, value_name = "K", default_value_t = 5)]
     pub(crate) trials: u32,
-    /// Bytes of the large array
+    /// Bytes of the large array, a power of two
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     pub(crate) array: Bytes,
     #[command(flatten)]
