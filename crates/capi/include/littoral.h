@@ -17,7 +17,10 @@
  * Evictions are drawn from the seed and the node's own accesses, so a run can be repeated.
  *
  * Functions answer 0, or -1 for a null or a range outside the memory; nothing is changed then. A
- * pool's view may be used by several threads and keeps the pool's memory alive. */
+ * pool's view may be used by several threads and keeps the pool's memory alive. A record of
+ * littoral_pmem_* is used by one thread at a time. Both are memory of one process: a child that it
+ * forks has copies, whose changes the parent does not see, and may use those that no other thread
+ * was using at the fork. */
 
 
 #ifndef LITTORAL_H
