@@ -73,7 +73,7 @@ fn import_file(args: &ImportArgs) -> Outcome {
     if let (Some(external), Some(memory)) = (report.external, args.memory) {
         let peak = littoral_bench::host::resident_peak_bytes().zip(before);
         value["memory_bytes"] = memory.0.into();
-        value["memory_peak_bytes"] = peak.map(|(peak, before)| peak - before).into();
+        value["memory_peak_bytes"] = peak.map(|(peak, before)| peak.saturating_sub(before)).into();
         value["temporary_bytes"] = external.temporary_bytes.into();
         value["runs_count"] = external.runs_count.into();
         value["passes_count"] = external.passes_count.into();
