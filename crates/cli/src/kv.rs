@@ -91,6 +91,8 @@ fn load(args: &KvLoadArgs) -> Outcome {
             Box::new(BufReader::new(file))
         }
     };
+    // Keys that are added to the records being read would be read in their turn.
+    args.ack.as_ref().map_or(Ok(()), |ack| out::apart(&args.input, ack))?;
     let append = |path: &std::path::PathBuf| {
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map_err(|e| cannot("append to", path, &e))

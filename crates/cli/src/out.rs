@@ -11,6 +11,7 @@
 //! - Keys are plain names; what a table's heading has to say to people is given beside them.
 
 use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use littoral::base::error::Class;
@@ -65,6 +66,17 @@ pub(crate) fn cannot_write(e: &std::io::Error) -> Failure {
         return Failure::quiet();
     }
     Failure::new(Class::Environment, format!("cannot write the output: {e}"))
+}
+
+/// Refuses an output that would take the place of the file that it is made from, or be added to it.
+pub(crate) fn apart(input: &Path, output: &Path) -> Outcome {
+    let is_file = output.metadata().is_ok_and(|m| m.is_file());
+    let is_input = || Some(output.canonicalize().ok()? == input.canonicalize().ok()?);
+    if is_file && is_input() == Some(true) {
+        let what = format!("{} is both input and output", output.display());
+        return Err(Failure::new(Class::Usage, what));
+    }
+    Ok(())
 }
 
 fn as_text(value: &Value, titles: Titles<'_>) -> String {

@@ -4,9 +4,11 @@ use littoral_bench::{files, report};
 
 use crate::args::ReportArgs;
 use crate::failure::Outcome;
+use crate::out;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
+    args.runs.iter().try_for_each(|run| out::apart(run, &args.output))?;
     files::prove_writable(&args.output)?;
     let mut documents = Vec::new();
     for path in &args.runs {

@@ -78,6 +78,32 @@ fn what_is_asked_about_is_not_overwritten() {
     }
 }
 
+/// Nor does a page, a list of what is durable, or an answer about a machine's device.
+#[test]
+fn no_output_takes_the_place_of_what_it_is_made_from() {
+    let dir = furnished();
+    fs::write(dir.path().join("t.csv"), "a,b\n1,2\n").unwrap();
+    let machine = "schema = \"littoral.machine/1\"\n[device.near]\nkind = \"push\"\n\
+                   medium = \"file:t.set\"\n";
+    fs::write(dir.path().join("m.toml"), machine).unwrap();
+    let made = littoral(dir.path(), &["push", "load", "t.csv", "t.set"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let scan = ["push", "run", "--machine", "m.toml", "--sum", "a", "--output-format", "csv"];
+    for (args, file) in [
+        (&["report", "r.json", "--output", "./r.json"][..], "r.json"),
+        (&["graph", "whatif", "k.lg", "--time", "20ms", "--html", "k.lg"], "k.lg"),
+        (&["kv", "load", "s", "in.tsv", "--ack", "in.tsv"], "in.tsv"),
+        (&[&scan[..], &["--force", "-o", "t.set"]].concat(), "t.set"),
+    ] {
+        let before = fs::read(dir.path().join(file)).unwrap();
+        let refused = littoral(dir.path(), args);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains("both input and output"), "{args:?}: {said}");
+        assert_eq!(fs::read(dir.path().join(file)).unwrap(), before, "{args:?}");
+    }
+}
+
 /// Commands that print results, over what [`furnished`] made.
 const PRINTING: &[&[&str]] = &[
     &["graph", "info", "k.lg"],

@@ -2,7 +2,7 @@
 //!
 //! - The page loads nothing: no script, no font, no image from elsewhere.
 //! - Colours follow the reader's light or dark setting.
-//! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs, `littoral.whatif/1`
+//! - Input is what littoral itself wrote: arrays of `littoral.repro/1` runs, `littoral.whatif/2`
 //!   studies, and what `push whatif` and `push sweep` print; anything else is refused by name.
 
 mod chart_page;

@@ -52,11 +52,7 @@ impl Target {
     /// Opens the target that was asked for, if any; `input` is the file that the answer is about.
     pub(crate) fn open(args: &OutputArgs, input: &Path) -> Result<Option<Target>, Failure> {
         let Some(path) = &args.output else { return Ok(None) };
-        let is_input = || Some(path.canonicalize().ok()? == input.canonicalize().ok()?);
-        if is_input() == Some(true) {
-            let what = format!("{} is both input and output", path.display());
-            return Err(Failure::new(Class::Usage, what));
-        }
+        out::apart(input, path)?;
         if path.is_dir() {
             let what = format!("{} is a folder; name a file", path.display());
             return Err(Failure::new(Class::Usage, what));

@@ -26,6 +26,7 @@ use crate::progress::Share;
 pub(super) fn run(args: &WhatifArgs) -> Outcome {
     let options = options(args)?;
     if let Some(path) = &args.html {
+        out::apart(&args.file, path)?;
         // A study takes its time: a page that cannot be written is an error before it begins.
         files::prove_writable(path)?;
     }

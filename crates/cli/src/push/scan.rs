@@ -65,9 +65,9 @@ fn function(path: &Path) -> Result<Vec<u8>, Failure> {
 /// Runs the scan.
 pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let set = &args.set;
-    let input = Path::new(set.set.as_deref().unwrap_or_default());
-    let target = Target::open_text(&args.output, input)?;
     let (machine, name) = place(set.set.as_deref(), set.profile.as_deref(), &set.on)?;
+    let input = machine.spec().device(&name)?.medium.path();
+    let target = Target::open_text(&args.output, input.unwrap_or(Path::new("")))?;
     let device = machine.push_with(&name, policy(args.policy))?;
     let described = device.describe();
     let mut host = host(device, args.depth.into());
