@@ -298,6 +298,20 @@ mod tests {
     }
 
     #[test]
+    fn the_key_has_the_colours_of_the_curves_however_many_they_are() {
+        let mut study = example();
+        let (row, cell) = (study.devices[0].clone(), study.jobs[0].cells[0]);
+        let at = |n: i32| DeviceRow { reads_per_s: f64::from(n) * 1e6, ..row.clone() };
+        study.devices = (1..=7).map(at).collect();
+        study.jobs.truncate(1);
+        study.jobs[0].cells = vec![cell; 7];
+        let page = render(&study).unwrap();
+        let count = |n: u32| page.matches(&format!("var(--s{n})")).count();
+        assert_eq!((count(7), count(2)), (0, 2), "a page has six colours");
+        assert_eq!(count(1), 4, "curves and key of the first rate and of the seventh");
+    }
+
+    #[test]
     fn a_cell_that_is_too_close_to_call_is_marked_and_has_the_colour_of_its_grade() {
         let mut study = example();
         let cells = |page: &str| page.matches("</b> ~").count();
