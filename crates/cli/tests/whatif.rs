@@ -143,6 +143,8 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     let graph = edges(folder.path());
     for (options, words) in [
         (&["--concurrency", "0"][..], "searches at once"),
+        (&["--latency", "0ns..20us"], "latency of the grid is zero"),
+        (&["--iops", "0..100M"], "rate of the grid is zero"),
         (&["--kernels", "bfs,dfs"], "[possible values: bfs, pr, cc, sssp, bc, kcore, tc]"),
         (&["--profile", "xlfd"], "did you mean `xlfdd`"),
         (&["--profile", "xlfdd", "--iops", "1M"], "--iops"),

@@ -149,6 +149,7 @@ pub fn devices(options: &Options) -> Result<Vec<Device>> {
         let parts = options.parts.iter().cloned();
         return parts.map(|p| Device::new(p.name, p.profile, p.interface)).collect();
     }
+    check_grid(options)?;
     let base = Profile::named(BASE).map_err(bad)?;
     let latencies = ladder(options.latency.from.0 as f64, options.latency.to.0 as f64);
     let rates = ladder(options.iops.from.0, options.iops.to.0);
@@ -163,7 +164,19 @@ pub fn devices(options: &Options) -> Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// The ends and the 1-2-5 values between them.
+/// Refuses a grid that begins at zero: no ladder of decades leads there.
+fn check_grid(options: &Options) -> Result<()> {
+    let (latency, rate) = (options.latency.from, options.iops.from);
+    let figure = match (latency.0, rate.0) {
+        (0, _) => "latency",
+        (_, rate) if rate <= 0.0 => "rate",
+        _ => return Ok(()),
+    };
+    let what = format!("the least {figure} of the grid is zero; begin above it");
+    Err(Error::new(Kind::Argument, what))
+}
+
+/// The ends, which are above zero, and the 1-2-5 values between them.
 fn ladder(from: f64, to: f64) -> Vec<f64> {
     let decades = (from.log10().floor() as i32)..=(to.log10().ceil() as i32);
     let steps = decades.flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
