@@ -181,6 +181,8 @@ fn human(key: &str, value: &Value) -> String {
         Value::Number(n) if key == "offset_bytes" => format!("{:#x}", n.as_u64().unwrap_or(0)),
         Value::String(s) => s.clone(),
         Value::Bool(b) => if *b { "yes" } else { "no" }.to_owned(),
+        // A seed of 64 bits that is shown rounded makes another graph.
+        Value::Number(n) if parts(key).1 == "id" => n.to_string(),
         Value::Number(n) => human_number(parts(key).1, n.as_f64().unwrap_or(f64::NAN)),
         other => other.to_string(),
     }
@@ -193,7 +195,6 @@ fn human_number(unit: &str, n: f64) -> String {
         "share" => format!("{:.1} %", n * 100.0),
         "per_s" => PerSecond(n).to_string(),
         "ratio" => format!("{n:.3}"),
-        "id" => format!("{n:.0}"),
         _ if n.fract() == 0.0 => grouped(n),
         _ if n.abs() < 1e-3 => format!("{n:.2e}"),
         _ => format!("{n:.3}"),
@@ -228,6 +229,7 @@ mod tests {
             ("rate_per_s", json!(44e6), "44 M/s"),
             ("time_over_dram_ratio", json!(1.08), "1.080"),
             ("seed_id", json!(27_491_095), "27491095"),
+            ("seed_id", json!(u64::MAX), "18446744073709551615"),
             ("verified", json!(true), "yes"),
             ("time_ns_min", json!(4500), "4.5 us"),
         ] {
