@@ -24,6 +24,7 @@ use crate::args::{
 };
 use crate::failure::{Failure, Outcome};
 use crate::out::{self, Format};
+use crate::progress;
 
 /// Bytes of records gathered before they are written.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -133,12 +134,10 @@ impl Pace {
         self.twentieth = twentieth;
         let rate = (loaded - before) as f64 / begun.elapsed().as_secs_f64();
         let percent = twentieth * 5;
-        // A closed standard error keeps no record from being loaded.
-        let _ = writeln!(
-            std::io::stderr(),
-            "littoral: {percent} % of the medium in use, {loaded} records loaded, {rate:.0} records \
-             per second since the line before"
-        );
+        progress::note(&format_args!(
+            "{percent} % of the medium in use, {loaded} records loaded, {rate:.0} records per second \
+             since the line before"
+        ));
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn set_quiet(quiet: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Says on standard error what is going to be done, unless `-q` was given.
+/// Says on standard error what is being done, unless `-q` was given.
 pub(crate) fn note(what: &impl std::fmt::Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         // The work does not depend on standard error being open.

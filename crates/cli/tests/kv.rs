@@ -164,6 +164,16 @@ fn kill_9_during_deletions_leaves_all_or_nothing_of_each() {
 }
 
 #[test]
+fn a_quiet_load_says_nothing_of_its_pace() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("small.toml"), SMALL).unwrap();
+    fs::write(dir.path().join("many.tsv"), lines(0, 200_000)).unwrap();
+    done(dir.path(), &["kv", "create", "s", "--machine", "small.toml"]);
+    let message = refused(dir.path(), &["kv", "load", "s", "many.tsv", "-q"], 3, &["no room"]);
+    assert!(shares_in_use(&message).is_empty(), "{message}");
+}
+
+#[test]
 fn a_full_device_is_said_before_anything_is_acknowledged_and_still_serves() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("small.toml"), SMALL).unwrap();
