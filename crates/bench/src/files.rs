@@ -5,18 +5,22 @@
 //! - The temporary file is removed when writing fails.
 //! - A symbolic link is followed. What is no regular file (a device, a pipe) is written in place:
 //!   renaming would replace it.
-//! - After [`no_more_writes`] no write begins and none is under way, so that a process may end.
+//! - After [`no_more_writes`] no file is being made, so that a process may end and leave no draft.
+//!   What is written in place has no draft, and may wait for the reader of a pipe.
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
 
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Waits for a write that is under way and keeps others from beginning while the guard is held.
+/// Waits for a file that is being made and keeps others from beginning while the guard is held.
 pub fn no_more_writes() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -26,13 +30,17 @@ pub fn is_replaceable(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |m| m.is_file())
 }
 
-/// Finds out whether [`write_whole`] would succeed, short of a full device; changes nothing.
+/// Finds out whether [`write_whole`] would succeed, short of a full device; changes nothing. A pipe
+/// with a name is not tried: opened and closed again it would end its reader's input.
 ///
 /// # Errors
 /// `Kind::Io` with the path and the operating system's words.
 pub fn prove_writable(path: &Path) -> Result<()> {
-    let _guard = no_more_writes();
-    let tried = if is_replaceable(path) {
+    let is_pipe = fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo());
+    let tried = if is_pipe && !mutant!("bench_pipe_tried") {
+        Ok(())
+    } else if is_replaceable(path) {
+        let _guard = no_more_writes();
         let draft = draft_name(&followed(path));
         fs::File::create(&draft).and_then(|_| fs::remove_file(&draft))
     } else {
@@ -55,12 +63,12 @@ fn cannot_write(path: &Path, e: std::io::Error) -> Error {
 /// # Errors
 /// `Kind::Io` with the path and the operating system's words; the old file is then untouched.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let _guard = no_more_writes();
     if !is_replaceable(path) {
         let opened = fs::OpenOptions::new().write(true).open(path);
         let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| file.flush()));
         return written.map_err(|e| cannot_write(path, e));
     }
+    let _guard = no_more_writes();
     let path = &followed(path);
     let draft = draft_name(path);
     let written = write_and_rename(&draft, path, bytes);
@@ -117,8 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_is_opened_once_and_keeps_no_process_from_ending() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        // Without a reader, opening it would wait.
+        prove_writable(&pipe).unwrap();
+        std::thread::scope(|s| {
+            let writer = s.spawn(|| write_whole(&pipe, b"x"));
+            // Whether or not the other thread waits by now.
+            drop(no_more_writes());
+            assert_eq!(fs::read(&pipe).unwrap(), b"x");
+            writer.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
     fn devices_are_written_in_place_and_links_are_followed() {
-        use std::os::unix::fs::{FileTypeExt as _, symlink};
+        use std::os::unix::fs::symlink;
         let error = write_whole(Path::new("/dev/full"), b"x").unwrap_err();
         assert_eq!(error.kind(), Kind::Io, "{error}");
         assert!(fs::metadata("/dev/full").unwrap().file_type().is_char_device());
