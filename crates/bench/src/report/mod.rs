@@ -97,6 +97,7 @@ fn figure(value: Option<f64>) -> String {
         None => "-".to_owned(),
         Some(v) if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.0}"),
         Some(v) if v.abs() >= 100.0 => format!("{v:.1}"),
+        Some(v) if v.abs() < 1e-3 => format!("{v:.2e}"),
         Some(v) => format!("{v:.3}"),
     }
 }
@@ -167,6 +168,12 @@ mod tests {
         assert!(page.contains("Faster cores help.") && page.contains("&lt;board&gt;"), "{page}");
         let text = render_markdown(&documents);
         assert!(text.contains("Faster cores help.") && text.contains("near storage"), "{text}");
+    }
+
+    #[test]
+    fn a_small_figure_is_not_shown_as_zero() {
+        let shown = [None, Some(0.0), Some(0.000_42), Some(-0.25), Some(123.45)].map(figure);
+        assert_eq!(shown, ["-", "0", "4.20e-4", "-0.250", "123.5"]);
     }
 
     #[test]
