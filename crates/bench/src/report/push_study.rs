@@ -5,6 +5,7 @@
 //! - A study whose rows do not fill its grid is refused. Checked by
 //!   `a_grid_with_a_missing_cell_is_refused`.
 
+use littoral_base::units::PerSecond;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -114,7 +115,7 @@ fn grid(cells: &[Cell]) -> Result<Chart> {
     };
     let line = |&link: &u64| {
         let values = cores.iter().map(|&own| value(link, own)).collect::<Result<Vec<_>>>()?;
-        Ok((format!("{} MB/s", link / 1_000_000), values))
+        Ok((PerSecond(link as f64).to_string().replace("/s", "B/s"), values))
     };
     let series = links.iter().map(line).collect::<Result<Vec<_>>>()?;
     let places = cores.iter().map(|(count, mhz)| format!("{count} x {mhz} MHz")).collect();

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use littoral::Machine;
+use littoral::base::error::Class;
+use littoral::base::units::{PerSecond, Picos};
 use littoral::push::api::{About, DataSet, Device as _, Host};
 use littoral::push::command::{Command, Opcode, Status};
 use littoral::push::device::{Disposition, Machine as Model, Outcome as Run, Workload};
@@ -92,7 +94,7 @@ fn fetch(
         let (completion, data) = device.wait()?;
         if completion.status != Status::Raw {
             let what = format!("page {page} cannot be read: {:?}", completion.status);
-            return Err(Failure::new(littoral::base::error::Class::Corrupt, what));
+            return Err(Failure::new(Class::Corrupt, what));
         }
         found.push(data);
     }
@@ -181,6 +183,19 @@ struct Grid {
     own_words: String,
 }
 
+/// A link's rate in words.
+fn bytes_per_s(link: u64) -> String {
+    PerSecond(link as f64).to_string().replace("/s", "B/s")
+}
+
+/// The longest that all pages may take over a link, 26 days: the model's clock counts 213.
+const LINK_TIME_MAX: Picos = Picos(u64::MAX / 8);
+
+/// Whether `bytes` take longer than that.
+fn takes_too_long(bytes: u128, link: u64) -> bool {
+    bytes * 1_000_000_000_000 / u128::from(link.max(1)) > u128::from(LINK_TIME_MAX.0)
+}
+
 fn grid(args: &PushWhatifArgs, model: &Model) -> Grid {
     let (mut own, mut own_words) = (model.link_bytes_per_s, "the profile's link".to_owned());
     let links = match &args.link {
@@ -188,7 +203,7 @@ fn grid(args: &PushWhatifArgs, model: &Model) -> Grid {
         Some(span) => {
             let [from, to] = [span.from, span.to].map(|rate| rate.0.max(1.0) as u64);
             if from == to {
-                (own, own_words) = (to, format!("a link of {} MB/s", to / 1_000_000));
+                (own, own_words) = (to, format!("a link of {}", bytes_per_s(to)));
             }
             doubled(from, to)
         }
@@ -207,6 +222,15 @@ fn grid(args: &PushWhatifArgs, model: &Model) -> Grid {
 pub(super) fn whatif(args: &PushWhatifArgs) -> Outcome {
     let study = study(&args.scan)?;
     let grid = grid(args, &study.model);
+    let bytes = u128::from(study.pages) * u128::from(study.model.nand.page_bytes);
+    if let Some(slow) = grid.links.iter().find(|link| takes_too_long(bytes, **link)) {
+        let what = format!(
+            "over a link of {} the pages take more than 26 days, beyond the range of the clock; \
+             begin --link at more",
+            bytes_per_s(*slow)
+        );
+        return Err(Failure::new(Class::Usage, what));
+    }
     let at = |link: u64, cores: Cores| {
         let mut model = study.model;
         model.link_bytes_per_s = link;
@@ -272,6 +296,15 @@ fn sentence(link: &str, curve: &[(Cores, f64, f64)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_is_refused_before_the_clock_of_the_model_ends() {
+        let pages = |count: u128| count * 16_384;
+        assert!(!takes_too_long(pages(1_000_000), 1_000_000));
+        assert!(takes_too_long(pages(200), 1) && !takes_too_long(pages(100), 1));
+        assert!(!takes_too_long(1, 0), "no link is no division by zero");
+        assert_eq!([1_500, 100_000_000].map(bytes_per_s), ["1.5 kB/s", "100 MB/s"]);
+    }
 
     #[test]
     fn spans_double_up_to_their_end() {
