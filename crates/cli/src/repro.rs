@@ -1,5 +1,6 @@
 //! `littoral repro`: every claim of a paper's system, measured here and judged.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &ReproArgs) -> Outcome {
         program: std::env::current_exe()
             .map_err(|e| Failure::new(Class::Environment, format!("cannot find itself: {e}")))?,
         only: args.only.clone(),
+        kept: BTreeMap::new(),
     };
     if args.resume && args.json.is_none() {
         return Err(Failure::new(Class::Usage, "--resume goes on with the file that --json names"));

@@ -5,6 +5,7 @@
 //! `cargo run --release -p littoral-papers --example repro -- zbtree quick`
 #![allow(clippy::print_stdout)] // an example prints
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use littoral_bench::peers::Peers;
@@ -26,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         scratch: scratch.path().to_owned(),
         program: std::env::current_exe()?,
         only: args.next(),
+        kept: BTreeMap::new(),
     };
     let begin = Instant::now();
     let saved = repro::run(system, &options, Place::default(), |name, i, n| {

@@ -38,6 +38,8 @@ pub struct Options {
     pub program: PathBuf,
     /// Only claims whose id begins with this.
     pub only: Option<String>,
+    /// Figures that a resumed run has kept, by claim; [`run`] fills it in.
+    pub kept: BTreeMap<String, f64>,
 }
 
 /// A figure, or why there is none: a reason of [`is_skipped`], or else the words of what failed.
@@ -161,6 +163,8 @@ fn run_steps(
     let mut record = Record::begin(empty, asked, place)?;
     let wanted_ids = || targets.claims.iter().map(|t| t.id.as_str()).filter(|id| wanted(id));
     steps.retain(|s| s.claims.iter().any(|id| wanted(id) && !record.has(id)));
+    // What follows from several claims counts those of the earlier session too.
+    let options = &Options { kept: record.figures(), ..options.clone() };
     let total = steps.len();
     for (i, step) in steps.iter_mut().enumerate() {
         progress(step.name, i, total);
@@ -225,6 +229,7 @@ mod tests {
             scratch: PathBuf::new(),
             program: PathBuf::new(),
             only: only.map(str::to_owned),
+            kept: BTreeMap::new(),
         }
     }
 
@@ -345,9 +350,13 @@ mod tests {
             run_steps(&SYSTEM, steps, &only, at(false), |_, _, _| ())
         });
         assert!(cut.is_err() && !path.exists());
-        let steps = two(|_| vec![Ok(Figure::new(1.0, "n"))], |_| panic!("measured again"));
+        let half = |o: &Options| -> Vec<Answer> {
+            vec![Ok(Figure::new(o.kept["flash.ring.step_ns"] / 2.0, "n"))]
+        };
+        let steps = two(half, |_| panic!("measured again"));
         let saved = run_steps(&SYSTEM, steps, &only, at(true), |_, _, _| ()).unwrap();
-        assert_eq!(saved.run.claims[0].ours, Some(3.0));
+        let ours = |n: usize| saved.run.claims[n].ours;
+        assert_eq!((ours(0), ours(1)), (Some(3.0), Some(1.5)), "later steps see what was kept");
         assert!(path.exists() && saved.is_complete);
     }
 }

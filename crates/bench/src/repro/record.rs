@@ -3,7 +3,8 @@
 //! Life of a record: [`Record::begin`] proves that the results can be written before anything is
 //! measured; [`Record::add`] writes what has been judged so far to `FILE.part`, whole; the last
 //! write goes to `FILE`, and `FILE.part` is removed. With `resume` a record begins with the claims
-//! of `FILE.part`, or of a finished `FILE`, less those whose measurement failed.
+//! of `FILE.part`, or of a finished `FILE`, less those that failed or
+//! were skipped.
 //!
 //! Invariants
 //! - `FILE` is never half a run: it keeps what it held until the run is complete. Checked by
@@ -13,6 +14,7 @@
 //! - A run goes on only where system, seed, revision, options and host are those it began with.
 //!   Checked by `what_differs_from_the_run_to_resume_is_named`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use littoral_base::mutant;
@@ -120,13 +122,19 @@ impl Record {
             return Err(Error::new(Kind::Argument, text));
         }
         self.saved.run.claims = earlier.run.claims;
-        self.saved.run.claims.retain(|c| c.status != Status::Failed);
+        let has_result = |c: &Claim| !matches!(c.status, Status::Failed | Status::Skipped);
+        self.saved.run.claims.retain(has_result);
         Ok(())
     }
 
     /// Whether the claim has been judged.
     pub fn has(&self, id: &str) -> bool {
         self.saved.run.claims.iter().any(|c| c.id == id)
+    }
+
+    /// The figures of the claims judged so far, by id.
+    pub fn figures(&self) -> BTreeMap<String, f64> {
+        self.saved.run.claims.iter().filter_map(|c| Some((c.id.clone(), c.ours?))).collect()
     }
 
     /// Adds judged claims and writes the record.

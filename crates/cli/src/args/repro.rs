@@ -34,8 +34,8 @@ pub(crate) struct ReproArgs {
     /// Also write the results here, for `littoral report`
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Go on with an interrupted run: keep the claims of the file of --json, or of its .part, that
-    /// did not fail
+    /// Go on with an interrupted run: keep the claims of the file of --json, or of its .part, but
+    /// for those that failed or were skipped
     #[arg(long)]
     pub(crate) resume: bool,
     /// Only claims whose id begins with this, such as flash.ring
