@@ -412,6 +412,10 @@ fn wrong_requests_are_usage_errors() {
     refused(dir.path(), &["graph", "import", "absent.el", "x.lg"], 3, &["absent.el"]);
     refused(dir.path(), &["sail"], 2, &["sail"]);
     refused(dir.path(), &["bench", "ring", "--array", "3GiB"], 2, &["power of two"]);
+    for option in ["--threads", "--trials"] {
+        let many = ["graph", "bfs", "g.lg", option, "10000000000"];
+        refused(dir.path(), &many, 2, &[option, "10000000000"]);
+    }
     assert!(entries(dir.path()).is_empty());
 }
 

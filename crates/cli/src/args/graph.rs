@@ -1,8 +1,9 @@
 //! What `littoral graph` takes.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueEnum};
 use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 use littoral::graph::builder::Order;
@@ -197,6 +198,11 @@ fn kernel_command(spec: &'static Spec) -> Command {
     RunArgs::augment_args(command).about(spec.about).long_about(None)
 }
 
+/// Numbers of things that memory is made for, each within reason.
+fn counts(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(range)
+}
+
 /// The names of kernels, as values.
 pub(super) fn kernel_names() -> PossibleValuesParser {
     Kernel::all().into_iter().map(Kernel::name).collect::<Vec<_>>().into()
@@ -350,7 +356,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "machine")]
     pub(crate) copy: bool,
     /// Threads, each with its own ring and queue
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = counts(1..=4096))]
     pub(crate) threads: usize,
     /// Contexts of each ring; without it 128 on a file, and as many as latency and rate of a model
     /// need
@@ -360,7 +366,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) cache: Option<Bytes>,
     /// How often to run
-    #[arg(long, value_name = "K", default_value_t = 3)]
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = counts(1..=1_000_000))]
     pub(crate) trials: usize,
     /// Check every answer by an independent serial method, outside the times
     #[arg(long)]
