@@ -243,6 +243,8 @@ fn nothing_that_is_no_graph_is_overwritten() {
     refused(dir.path(), &["graph", "import", "in.el", "thesis.txt"], 2, &["thesis.txt"]);
     refused(dir.path(), &["graph", "gen", "kron", "--scale", "6", "thesis.txt"], 2, &["thesis"]);
     refused(dir.path(), &["graph", "import", "in.el", "in.el"], 2, &["in.el"]);
+    let gen_lines = ["push", "gen", "thesis.txt", "--scale", "0.001"];
+    refused(dir.path(), &gen_lines, 2, &["thesis.txt exists and is no data set"]);
     assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
     assert_eq!(fs::read(dir.path().join("in.el")).unwrap(), b"0 1\n");
 }

@@ -42,8 +42,8 @@ pub(crate) struct PagesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PushGenArgs {
-    /// The data set: a file, or a device as machine files spell it, such as unix:PATH; one that
-    /// exists is replaced
+    /// The data set: a file, or a device as machine files spell it, such as unix:PATH; a data set
+    /// that exists is replaced
     #[arg(value_name = "SET", required_unless_present = "machine", conflicts_with = "machine")]
     pub(crate) set: Option<String>,
     #[command(flatten)]

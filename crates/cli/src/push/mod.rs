@@ -125,8 +125,12 @@ fn generate(args: &PushGenArgs) -> Outcome {
     let records = lineitem(args.scale).map(Ok);
     let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
     let stored = match &machine.spec().device(&name)?.medium {
-        // Whatever the file holds now is replaced, so it is not opened.
+        // A data set is replaced whatever it holds now, so it is not opened.
         Medium::File(path) => {
+            if path.metadata().is_ok_and(|m| m.len() > 0) && !DataSet::is_at(path) {
+                let what = "exists and is no data set; choose another name";
+                return Err(Failure::new(Class::Usage, format!("{} {what}", path.display())));
+            }
             remove_draft_at_exit(path);
             let mut set = DataSet::absent(path, &empty);
             set.begin(&empty)?;

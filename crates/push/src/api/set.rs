@@ -217,6 +217,13 @@ impl DataSet {
         Ok(DataSet::of_pages(&about, pages))
     }
 
+    /// Whether the file at `path` begins as a data set does, whatever follows.
+    pub fn is_at(path: &Path) -> bool {
+        let mut begin = [0; MAGIC.len()];
+        let read = File::open(path).and_then(|file| file.read_exact_at(&mut begin, 0));
+        read.is_ok() && begin == *MAGIC
+    }
+
     /// The data set in a file.
     ///
     /// # Errors
