@@ -93,6 +93,7 @@ fn no_output_takes_the_place_of_what_it_is_made_from() {
         (&["report", "r.json", "--output", "./r.json"][..], "r.json"),
         (&["graph", "whatif", "k.lg", "--time", "20ms", "--html", "k.lg"], "k.lg"),
         (&["kv", "load", "s", "in.tsv", "--ack", "in.tsv"], "in.tsv"),
+        (&["graph", "convert", "k.lg", "k.lg", "--to", "sg", "--force"], "k.lg"),
         (&[&scan[..], &["--force", "-o", "t.set"]].concat(), "t.set"),
     ] {
         let before = fs::read(dir.path().join(file)).unwrap();

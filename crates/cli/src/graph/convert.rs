@@ -19,6 +19,7 @@ const OWN: &str = "lg";
 
 /// Converts one file.
 pub(crate) fn run(args: &ConvertArgs) -> Outcome {
+    out::apart(&args.input, &args.output)?;
     let name = args.to.clone().unwrap_or_else(|| extension(&args.output));
     let format = if name == OWN { None } else { Some(named(&name, &args.output)?) };
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
