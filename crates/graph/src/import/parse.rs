@@ -8,6 +8,8 @@
 //! - Local ids are given in order of first appearance in the block. Checked by
 //!   `any_number_of_threads_reads_the_same`.
 
+use littoral_base::mutant;
+
 use super::dialect::Ids;
 use super::fault::{Fault, RECORD_BYTES_MAX, place};
 use super::input::Block;
@@ -118,6 +120,10 @@ impl Parser<'_> {
         let bytes = self.text.as_bytes();
         if self.plan.comments.is_comment(bytes[at]) {
             let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |n| at + n);
+            // The rest of a line that was cut would be taken for a record.
+            if self.is_too_long(at, end) && !mutant!("graph_cut_comment_passed_over") {
+                return Err((at, Fault::TooLong));
+            }
             let line = self.text[at..end].trim_end();
             let columns = self.plan.columns.count;
             if self.plan.comments.is_doubtful(line, self.plan.delimiter, columns) {
@@ -130,13 +136,18 @@ impl Parser<'_> {
             RecordEnd::Text => bytes.len(),
             RecordEnd::Open(quote) => return Err((quote, Fault::OpenQuote)),
         };
-        if end - at > RECORD_BYTES_MAX || (self.block.is_cut && end == bytes.len()) {
+        if self.is_too_long(at, end) {
             return Err((at, Fault::TooLong));
         }
         if !self.text[at..end].trim().is_empty() {
             self.record(at, end)?;
         }
         Ok((end + 1).min(bytes.len()))
+    }
+
+    /// Whether the record or comment at `at..end` is longer than any that is read.
+    fn is_too_long(&self, at: usize, end: usize) -> bool {
+        end - at > RECORD_BYTES_MAX || (self.block.is_cut && end == self.text.len())
     }
 
     fn record(&mut self, start: usize, end: usize) -> Step {

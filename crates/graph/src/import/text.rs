@@ -193,6 +193,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_comment_that_is_cut_is_refused_and_its_rest_is_no_edge() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // Without a line feed a block ends behind 3 MiB.
+        let comment = format!("#{}", " ".repeat((3 << 20) - 1));
+        std::fs::write(file.path(), format!("1 2\n{comment}5 6\n3 4\n")).unwrap();
+        for threads in [1, 3] {
+            let options = ImportOptions { threads: Some(threads), ..ImportOptions::default() };
+            let mut sink = ShortBlocks(1 << 20);
+            let found = read(file.path(), Format::Snap, &options, &mut sink, &mut Hooks::none());
+            let refused = found.map(|(list, _)| list.edges).unwrap_err().to_string();
+            assert!(refused.contains(":2:1: a record longer than"), "{refused}");
+        }
+    }
+
     /// Records of numbers, names, quoted fields with line breaks, and now and then a fault.
     fn records() -> impl Strategy<Value = String> {
         let id = prop_oneof![
