@@ -113,7 +113,14 @@ impl Split {
         let mut split = Split { delimiter, records, second, is_even: true, fault: None };
         let (mut at, mut fields) = (from, Vec::new());
         while at < text.len() && split.records.len() < RECORDS && split.is_even {
-            let (end, next) = match record_end(text.as_bytes(), at, delimiter) {
+            let rest = &text.as_bytes()[at..];
+            let is_comment = rule.is_comment(rest[0]);
+            let found = match is_comment && !mutant!("graph_quotes_of_comments_open_fields") {
+                true => memchr::memchr(b'\n', rest)
+                    .map_or(RecordEnd::Text, |n| RecordEnd::Newline(at + n)),
+                false => record_end(text.as_bytes(), at, delimiter),
+            };
+            let (end, next) = match found {
                 RecordEnd::Newline(n) => (n, n + 1),
                 RecordEnd::Text if whole => (text.len(), text.len()),
                 RecordEnd::Open(quote) if whole => {
@@ -122,7 +129,6 @@ impl Split {
                 }
                 _ => break,
             };
-            let is_comment = rule.is_comment(text.as_bytes()[at]);
             if !is_comment && !text[at..end].trim().is_empty() {
                 let is_first = split.records.is_empty();
                 split.record(text, (at, end), &mut fields);
@@ -525,6 +531,13 @@ mod tests {
         {
             assert!(delimiter(text, format).unwrap_err().contains("--delimiter"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn quotes_in_comments_open_no_field() {
+        let text = "New York\tRome\n#\t\"so\nParis\tBonn\n";
+        let name = of(text, Format::Snap).map(|p| p.delimiter.name());
+        assert_eq!(name.as_deref(), Ok("tab"));
     }
 
     #[test]
