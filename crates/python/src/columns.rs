@@ -1,9 +1,12 @@
 //! Columns of numbers from Python: numpy and whatever becomes a numpy array, and Arrow.
 //!
 //! Invariants
-//! - Every integer type, byte order and stride gives the same numbers, or an error that names the
-//!   argument, the index and the value. Checked by `test_every_integer_type_and_byte_order`,
+//! - Every integer type, byte order, stride and alignment gives the same numbers, or an error that
+//!   names the argument, the index and the value. Checked by
+//!   `test_every_integer_type_and_byte_order`, `test_columns_that_begin_between_words_are_read`,
 //!   `test_bad_columns_are_named`.
+//! - Entries that are null or masked are errors. Checked by `test_faults_of_tables_are_named`,
+//!   `test_masked_entries_are_errors`.
 //! - Nothing is rounded: ids of a floating-point type are refused. Checked by
 //!   `test_bad_columns_are_named`.
 
@@ -60,7 +63,7 @@ macro_rules! numpy_ids {
     };
 }
 
-/// A one-dimensional numpy array of `column`, contiguous and in this machine's byte order.
+/// A one-dimensional numpy array of `column`, contiguous, aligned and in this machine's byte order.
 fn native<'py>(
     py: Python<'py>,
     what: &str,
@@ -73,6 +76,14 @@ fn native<'py>(
     if untyped.ndim() != 1 {
         let what = format!("{what} has {} dimensions; a column has one", untyped.ndim());
         return Err(argument(py, what));
+    }
+    // A plain array has no mask: what lies under it would be read as a number.
+    let masks = py.import("numpy.ma")?;
+    let is_masked: bool = masks.call_method1("is_masked", (column,))?.extract()?;
+    if is_masked {
+        let mask = masks.call_method1("getmaskarray", (column,))?;
+        let at: usize = mask.call_method0("argmax")?.extract()?;
+        return Err(argument(py, format!("{what}[{at}] is masked; remove or fill it")));
     }
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     let name = array.getattr("dtype")?.str()?;
@@ -93,7 +104,8 @@ fn native<'py>(
     };
     let options = PyDict::new(py);
     options.set_item("dtype", wanted)?;
-    numpy.call_method("ascontiguousarray", (array,), Some(&options))
+    options.set_item("requirements", ["C", "A"])?;
+    numpy.call_method("require", (array,), Some(&options))
 }
 
 /// The ids in a column.

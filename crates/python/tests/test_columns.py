@@ -40,6 +40,27 @@ def test_strided_and_read_only_arrays_are_read_and_not_changed():
     assert fixed.tolist() == SOURCE
 
 
+def test_columns_that_begin_between_words_are_read():
+    def moved(column, kind):
+        return numpy.frombuffer(b"\0" + numpy.array(column, kind).tobytes(), kind, offset=1)
+
+    source, target = moved(SOURCE, "i8"), moved(TARGET, "u2")
+    assert not source.flags.aligned and not target.flags.aligned
+    same(Graph.from_arrays(source, target))
+    weight = moved([1.0, 9.0, 2.5], "f4")
+    graph = Graph.from_arrays([0, 0, 1], [1, 2, 2], weight, directed=True)
+    assert graph.sssp(0).tolist() == [0.0, 1.0, 3.5]
+
+
+def test_masked_entries_are_errors():
+    masked = numpy.ma.masked_equal(SOURCE, 2)
+    with pytest.raises(ArgumentError, match=r"source\[2\] is masked"):
+        Graph.from_arrays(masked, TARGET)
+    with pytest.raises(ArgumentError, match=r"weight\[1\] is masked"):
+        Graph.from_arrays([0, 1], [1, 2], numpy.ma.masked_array([1.0, 2.0], [False, True]))
+    same(Graph.from_arrays(numpy.ma.masked_equal(SOURCE, 9), TARGET))
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
