@@ -19,7 +19,7 @@ use littoral::graph::answer::{Cells, Table, of_kernel};
 use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_region};
 use littoral::graph::export::save;
 use littoral::graph::format::file::GraphFile;
-use littoral::graph::import::{Ids, ImportOptions, import, import_in_memory};
+use littoral::graph::import::{Comments, Ids, ImportOptions, import, import_in_memory};
 use littoral::graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights, run,
 };
@@ -283,8 +283,8 @@ impl Graph {
     /// A graph from a graph file or an edge list, with its edges on a medium.
     #[staticmethod]
     #[pyo3(signature = (
-        path, *, directed=None, columns=None, header=None, delimiter=None, ids=None, format=None,
-        memory=None, cache=None, medium=None, profile=None, machine=None, device=None,
+        path, *, directed=None, columns=None, header=None, delimiter=None, comment=None, ids=None,
+        format=None, memory=None, cache=None, medium=None, profile=None, machine=None, device=None,
         progress=None
     ))]
     #[allow(clippy::too_many_arguments)] // Reason: they are keywords in Python.
@@ -295,6 +295,7 @@ impl Graph {
         columns: Option<Vec<Bound<'_, PyAny>>>,
         header: Option<bool>,
         delimiter: Option<&str>,
+        comment: Option<&str>,
         ids: Option<&str>,
         format: Option<&str>,
         memory: Option<&Bound<'_, PyAny>>,
@@ -307,6 +308,7 @@ impl Graph {
     ) -> PyResult<Graph> {
         let word = medium.map(str::parse::<Word>).transpose().map_err(|e| raised(py, &e))?;
         let choice = Choice { machine, device, medium: word, profile, copies: false };
+        let comments = comment.map(str::parse::<Comments>).transpose();
         let parsed = (format.map(str::parse).transpose(), delimiter.map(str::parse).transpose());
         let named = |all: Vec<Bound<'_, PyAny>>| {
             let each = all.iter().map(|column| Ok(column.str()?.to_string()));
@@ -319,13 +321,15 @@ impl Graph {
             ids: ids.map(|word| ids_named(py, word)).transpose()?,
             format: parsed.0.map_err(|e| raised(py, &e))?,
             delimiter: parsed.1.map_err(|e| raised(py, &e))?,
+            comments: comments.map_err(|e| raised(py, &e))?,
             ..ImportOptions::default()
         };
         let memory_bytes = memory.map(|size| bytes_of(py, "memory", size)).transpose()?;
         let cache = cache.map(|size| bytes_of(py, "cache", size)).transpose()?;
         if GraphFile::is_at(&path) && (reading != ImportOptions::default() || memory.is_some()) {
             let shown = path.display();
-            let what = format!("{shown} is a graph file; options for edge lists go with its import");
+            let what =
+                format!("{shown} is a graph file; options for edge lists go with its import");
             return Err(argument(py, what));
         }
         let made = memory_bytes.map(|bytes| {

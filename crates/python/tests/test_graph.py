@@ -86,6 +86,17 @@ def test_edge_lists_are_read_as_the_options_say(tmp_path):
             Graph.open(path, **wrong)
 
 
+def test_lines_that_may_be_comments_are_what_the_caller_says(tmp_path):
+    path = tmp_path / "tags.txt"
+    path.write_text("#a b\nb c\n")
+    with pytest.raises(errors.InputError, match="may be a comment or an edge"):
+        Graph.open(path)
+    assert Graph.open(path, comment="none").names == ["#a", "b", "c"]
+    assert Graph.open(path, comment="#").names == ["b", "c"]
+    with pytest.raises(errors.ArgumentError, match="begins no comment"):
+        Graph.open(path, comment="##")
+
+
 def test_a_list_is_sorted_within_memory_and_read_through_a_cache(tmp_path):
     rng = numpy.random.default_rng(11)
     ends = rng.integers(0, 5000, (2, 300_000))

@@ -40,6 +40,7 @@ class Graph:
         columns: Sequence[str | int] | None = None,
         header: bool | None = None,
         delimiter: str | None = None,
+        comment: str | None = None,
         ids: str | None = None,
         format: str | None = None,
         memory: int | str | None = None,
