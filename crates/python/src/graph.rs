@@ -29,7 +29,7 @@ use littoral::graph::{Error, Kind};
 use littoral::machine::choice::{Choice, Word};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::PyDict;
 
 use crate::columns::{self, Columns};
 use crate::errors::{argument, raised};
@@ -158,12 +158,17 @@ impl Graph {
     }
 
     fn vertex(&self, py: Python<'_>, name: &Bound<'_, PyAny>) -> PyResult<u32> {
-        if !name.is_instance_of::<PyString>() && !name.is_instance_of::<PyInt>() {
-            let index = py.import("operator")?.call_method1("index", (name,));
-            index.map_err(|_| argument(py, format!("{name}: a vertex is named by int or str")))?;
-        }
+        // What is a number or text may print as something else: a tensor, a member of an enum.
+        let word = match name.extract::<String>() {
+            Ok(text) => text,
+            Err(_) => {
+                let index = py.import("operator")?.call_method1("index", (name,));
+                let what = || argument(py, format!("{name}: a vertex is named by int or str"));
+                index.map_err(|_| what())?.str()?.to_string()
+            }
+        };
         let names = self.file.names().map_err(|e| raised(py, &e))?;
-        names.find(name.str()?.to_str()?).map_err(|e| raised(py, &e))
+        names.find(&word).map_err(|e| raised(py, &e))
     }
 
     fn table(&self, py: Python<'_>, answer: &Answer) -> PyResult<Table> {

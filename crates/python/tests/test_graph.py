@@ -1,6 +1,7 @@
 """Kernels by row, files, errors by class, progress and Ctrl-C."""
 
 import _thread
+import enum
 import signal
 import threading
 import time
@@ -69,6 +70,25 @@ def test_an_edge_list_with_names_is_opened(tmp_path):
     assert g.levels("Zoe").tolist() == [1, 2, 0]
     with pytest.raises(LookupError, match="Yan"):
         g.bfs("Yan")
+
+
+def test_vertices_are_named_by_all_that_is_a_number_or_text(tmp_path):
+    class Index:
+        def __index__(self):
+            return 3
+
+        def __str__(self):
+            return "tensor(3)"
+
+    class Town(str, enum.Enum):
+        OSLO = "Oslo"
+
+    g = ring(9)
+    for name in (3, "3", Index(), numpy.int8(3), numpy.uint64(3), numpy.array(3)):
+        assert g.levels(name)[3] == 0
+    path = tmp_path / "towns.csv"
+    path.write_text("from,to\nOslo,Bern\n")
+    assert Graph.open(path).levels(Town.OSLO).tolist() == [1, 0]
 
 
 def test_edge_lists_are_read_as_the_options_say(tmp_path):
