@@ -11,6 +11,8 @@
 //!   Checked by `forged_serialized_graphs_are_refused_before_memory_is_taken`.
 //! - An undirected graph that does not name each edge from both ends, with one weight, is refused.
 //!   Checked by `an_undirected_serialized_graph_names_each_edge_from_both_ends`.
+//! - Edges are offered to the sink some at a time, however long a list is. Checked by
+//!   `a_long_list_is_handed_over_part_by_part`.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -137,24 +139,30 @@ impl ListReader<'_> {
             if (v as usize).is_multiple_of(VERTICES_A_STEP) {
                 hooks.step(Stage::Reading, span[0] as u64, self.counts.arcs)?;
             }
-            self.fill(&mut list, (span[1] - span[0]) as usize)?;
-            for arc in list.chunks_exact(if self.weighted { 2 } else { 1 }) {
-                let to = self.target(v, arc[0])?;
-                let scattered = scattered([v.min(to), v.max(to)], arc.get(1).copied());
-                match v.cmp(&to) {
-                    Ordering::Less => ascending = ascending.wrapping_add(scattered),
-                    Ordering::Greater => descending = descending.wrapping_add(scattered),
-                    Ordering::Equal => {}
+            let mut left = (span[1] - span[0]) as usize;
+            while left > 0 {
+                // A list may be longer than the memory is large.
+                let most = if mutant!("graph_sg_list_read_whole") { left } else { EDGES_A_BATCH };
+                self.fill(&mut list, left.min(most))?;
+                left -= left.min(most);
+                for arc in list.chunks_exact(if self.weighted { 2 } else { 1 }) {
+                    let to = self.target(v, arc[0])?;
+                    let scattered = scattered([v.min(to), v.max(to)], arc.get(1).copied());
+                    match v.cmp(&to) {
+                        Ordering::Less => ascending = ascending.wrapping_add(scattered),
+                        Ordering::Greater => descending = descending.wrapping_add(scattered),
+                        Ordering::Equal => {}
+                    }
+                    if self.counts.directed || v <= to {
+                        edges.push([v, to]);
+                        weights.extend(arc.get(1).map(|&w| w as f32));
+                        self.weight(v, arc)?;
+                    }
                 }
-                if self.counts.directed || v <= to {
-                    edges.push([v, to]);
-                    weights.extend(arc.get(1).map(|&w| w as f32));
-                    self.weight(v, arc)?;
+                if edges.len() >= EDGES_A_BATCH {
+                    let weights = self.weighted.then_some(&mut weights);
+                    sink.take(Offer { edges: &mut edges, weights, held_bytes }, hooks)?;
                 }
-            }
-            if edges.len() >= EDGES_A_BATCH {
-                let weights = self.weighted.then_some(&mut weights);
-                sink.take(Offer { edges: &mut edges, weights, held_bytes }, hooks)?;
             }
         }
         let rest = self.weighted.then_some(&mut weights);
@@ -337,4 +345,43 @@ fn integer(bits: u32) -> Result<u32> {
         return Ok(weight as u32);
     }
     Err(Error::new(Kind::Argument, format!("weight {weight} is no integer, as a .wsg file needs")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes all edges; knows how many, and the most that were offered at once.
+    #[derive(Default)]
+    struct Taken {
+        all: usize,
+        most: usize,
+    }
+
+    impl EdgeSink for Taken {
+        fn take(&mut self, offer: Offer<'_>, _: &mut Hooks<'_>) -> Result<()> {
+            self.all += offer.edges.len();
+            self.most = self.most.max(offer.edges.len());
+            offer.edges.clear();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_handed_over_part_by_part() {
+        let arcs = 3 * EDGES_A_BATCH + 5;
+        let vertices = arcs + 1;
+        let mut bytes: Vec<u8> = vec![1];
+        [arcs, vertices].iter().for_each(|&n| bytes.extend((n as u64).to_le_bytes()));
+        let ends = std::iter::repeat_n(arcs, vertices);
+        std::iter::once(0).chain(ends).for_each(|n| bytes.extend((n as u64).to_le_bytes()));
+        (1..=arcs).for_each(|to| bytes.extend((to as u32).to_le_bytes()));
+        // Lists of incoming arcs are not read.
+        bytes.resize(bytes.len() + 8 * (vertices + 1) + 4 * arcs, 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let mut taken = Taken::default();
+        read(file.path(), false, None, &mut taken, &mut Hooks::none()).unwrap();
+        assert_eq!((taken.all, taken.most), (arcs, EDGES_A_BATCH));
+    }
 }
