@@ -274,13 +274,14 @@ impl<'a> Sniffer<'a> {
         self.says(|c| c[1..].trim() == "ids: text")
     }
 
-    /// Whether comments say that edges have no direction; two kinds of vertices are refused.
+    /// Whether comments say that edges have no direction; two kinds of vertices and two kinds of
+    /// edges are refused.
     fn undirected(&self) -> Result<bool, Refusal> {
         let first = |c: &str| c[1..].split_ascii_whitespace().next().unwrap_or("").to_owned();
         let bipartite = |c: &str| c.starts_with('%') && first(c) == "bip";
-        let ids_are_told_apart = self.options.directed.is_some();
+        let is_given = self.options.directed.is_some();
         let two_kinds = self.comments.iter().find(|(_, c)| bipartite(c));
-        if let Some((at, _)) = two_kinds.filter(|_| !ids_are_told_apart) {
+        if let Some((at, _)) = two_kinds.filter(|_| !is_given) {
             return refuse(
                 *at,
                 "a KONECT graph of two kinds of vertices (`% bip`): equal numbers in its two \
@@ -290,7 +291,16 @@ impl<'a> Sniffer<'a> {
         }
         let is_snap = self.format == Format::Snap;
         let konect = self.says(|c| c.starts_with('%') && first(c) == "sym");
-        Ok(konect || is_snap && self.says(|c| c.contains("undirected")))
+        let snap = is_snap && self.says(|c| c.contains("undirected"));
+        let says_both = snap && self.says(|c| c.replace("undirected", "").contains("directed"));
+        if says_both && !is_given && !mutant!("graph_directed_and_undirected_taken") {
+            let at = self.comments.first().map_or(self.from, |&(at, _)| at);
+            return refuse(
+                at,
+                "comments say both directed and undirected; say --directed or --undirected",
+            );
+        }
+        Ok(konect || snap)
     }
 
     fn try_split(&self, delimiter: Delimiter) -> Split {
@@ -545,6 +555,8 @@ mod tests {
         assert!(of("# Undirected graph\n1 2\n", Format::Snap).unwrap().undirected);
         assert!(of("% sym unweighted\n1 2\n", Format::Snap).unwrap().undirected);
         assert!(of("% bip unweighted\n1 2\n", Format::Snap).unwrap_err().contains("two kinds"));
+        let both = "# Directed graph\n# made of an undirected one\n1 2\n";
+        assert!(of(both, Format::Snap).unwrap_err().contains("--undirected"));
         assert_eq!(of("# ids: text\na,1\n", Format::Csv).unwrap().ids, Some(Ids::Text));
         let named = of("#target,source\n1,2\n", Format::Csv).unwrap();
         assert_eq!((named.columns.source, named.columns.target, named.body), (1, 0, 15));
