@@ -58,7 +58,7 @@ const FORMATS: [Foreign; 15] = [
     Foreign {
         name: "a GML graph",
         extensions: &["gml"],
-        magics: &[b"graph [", b"graph\n[", b"Creator "],
+        magics: &[b"graph [", b"graph\n[", b"Creator \""],
         todo: "turn it into an edge list, for example with networkx.read_gml",
     },
     Foreign {
@@ -204,5 +204,7 @@ mod tests {
         let dimacs = by_content(Path::new("g.txt"), b"c a road\nc\np sp 2 1\na 1 2 5\n");
         assert!(dimacs.unwrap().to_string().contains("DIMACS"));
         assert!(by_content(Path::new("g.txt"), b"c d\nd e\n").is_none(), "an edge from c to d");
+        assert!(by_content(Path::new("g.txt"), b"Creator \"igraph\"\ngraph\n[\n").is_some());
+        assert!(by_content(Path::new("g.txt"), b"Creator Work\n").is_none(), "an edge");
     }
 }

@@ -337,7 +337,9 @@ fn compression_of(magic: &[u8], path: &Path) -> Result<Compression> {
     match magic {
         [0x1f, 0x8b, ..] => Ok(Compression::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Compression::Zstd),
-        [b'B', b'Z', b'h', ..] => unsupported("bzip2"),
+        // The level, then the first bytes of a block or of the end; a name may begin with BZh.
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A'] => unsupported("bzip2"),
+        [b'B', b'Z', b'h', b'1'..=b'9', 0x17, b'r'] => unsupported("bzip2"),
         [0xfd, b'7', b'z', b'X', b'Z', ..] => unsupported("xz"),
         [b'L', b'I', b'T', b'G', b'R', b'A'] => unsupported("a littoral graph already"),
         _ => Ok(Compression::None),
@@ -372,6 +374,17 @@ mod tests {
             ("a\"b,c\nd,e\n", COMMA, none, 10),
         ] {
             assert_eq!(last_end(text.as_bytes(), delimiter, comments), kept, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bzip2_is_told_from_names_that_begin_as_it_does() {
+        let of = |magic: &[u8]| compression_of(magic, Path::new("g.el"));
+        for text in [&b"BZhou "[..], b"BZh9 1", b"BZh,a\n", b"BZh"] {
+            assert_eq!(of(text).unwrap(), Compression::None, "{text:?}");
+        }
+        for magic in [b"BZh91A", b"BZh1\x17r"] {
+            assert_eq!(of(magic).unwrap_err().kind(), Kind::Unsupported);
         }
     }
 
