@@ -36,6 +36,7 @@ const COMMANDS: &[&[&str]] = &[
     &["graph", "pr", "k.lg"],
     &["graph", "cc", "k.lg", "--medium", "pread"],
     &["graph", "pr", "in.lg", "--dangling", "drop", "--output", "ranks.csv"],
+    &["graph", "pr", "in.lg", "--damping", "0.99", "--iterations", "9999", "--tolerance", "1e-5"],
     &["graph", "sssp", "weights.csv", "--verify"],
     &["graph", "sssp", "k.lg", "--weights", "seeded", "--output", "paths.csv"],
     &["graph", "bc", "k.lg", "--verify"],
@@ -266,7 +267,7 @@ const COLUMNS: [&str; 17] = [
     "weight",
 ];
 /// The others: figures beside a key that names their unit, and numbers that are no measure.
-const UNITLESS: [&str; 16] = [
+const UNITLESS: [&str; 17] = [
     "change",
     "degree_max",
     "degree_mean",
@@ -280,6 +281,7 @@ const UNITLESS: [&str; 16] = [
     "seed",
     "slabs_max",
     "threads_max",
+    "tolerance",
     "value",
     "values",
     "words",

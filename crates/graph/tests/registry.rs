@@ -68,11 +68,27 @@ fn options_are_read_back_as_they_were_given() {
         let given = |name: &str| (name == "damping").then(|| damping.to_owned());
         Kernel::named("pr", &given)
     };
-    assert_eq!(ranks("0.5").unwrap().values(), ["drop", "0.5"]);
+    assert_eq!(ranks("0.5").unwrap().values(), ["drop", "0.5", "20", "0.0001"]);
     for damping in ["1", "-0.1", "0.99999999999", "NaN", "much"] {
         let error = ranks(damping).unwrap_err();
         assert_eq!(error.kind(), Kind::Argument);
         assert!(error.to_string().contains("at least 0 and less than 1"), "{error}");
+    }
+    let with = |option: &str, value: &str| {
+        Kernel::named("pr", &|name: &str| (name == option).then(|| value.to_owned()))
+    };
+    assert_eq!(with("iterations", "300").unwrap().values()[2..], ["300", "0.0001"]);
+    assert_eq!(with("tolerance", "1e-7").unwrap().values()[2..], ["20", "0.0000001"]);
+    for (option, value) in [
+        ("iterations", "-1"),
+        ("iterations", "1.5"),
+        ("tolerance", "0"),
+        ("tolerance", "NaN"),
+        ("tolerance", "little"),
+    ] {
+        let error = with(option, value).unwrap_err();
+        assert_eq!(error.kind(), Kind::Argument);
+        assert!(error.to_string().contains(&format!("--{option} {value}: it is a ")), "{error}");
     }
     let error: Error = Kernel::named("sssp2", &|_| None).unwrap_err();
     assert!(Kernel::all().iter().all(|k| error.to_string().contains(k.name())), "{error}");

@@ -23,6 +23,7 @@
 //!   `counts_of_other_kernels_do_not_depend_on_latency`.
 
 use std::cell::{Cell, RefCell};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -213,6 +214,22 @@ const SPEC: Spec = Spec {
             default: "0.85",
             values: &[],
         },
+        OptionSpec {
+            name: "iterations",
+            key: "iterations_count_max",
+            value_name: "N",
+            help: "The most iterations",
+            default: "20",
+            values: &[],
+        },
+        OptionSpec {
+            name: "tolerance",
+            key: "tolerance",
+            value_name: "T",
+            help: "End as soon as an iteration changes all ranks together by less than this",
+            default: "0.0001",
+            values: &[],
+        },
     ],
     state_bytes_per_vertex: 12,
     jobs: Jobs { kind: "pagerank", words: "PageRank", at_once: None },
@@ -235,17 +252,33 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
             None => Dangling::default(),
             Some(name) => Dangling::named(&name)?,
         };
-        let options = PageRankOptions { dangling, ..PageRankOptions::default() };
-        let Some(damping) = given("damping") else { return Ok(options) };
-        let number = damping.parse().map_err(|e| {
-            let what = format!("--damping {damping}: it is a number, at least 0 and less than 1");
-            Error::with_source(Kind::Argument, what, e)
-        });
-        options.damped(number?)
+        let mut options = PageRankOptions { dangling, ..PageRankOptions::default() };
+        if let Some(damping) = given("damping") {
+            let legal = "a number, at least 0 and less than 1";
+            options = options.damped(number("damping", &damping, legal)?)?;
+        }
+        if let Some(count) = given("iterations") {
+            let legal = "a whole number below 2^32";
+            options.iterations_max = number("iterations", &count, legal)?;
+        }
+        if let Some(tolerance) = given("tolerance") {
+            let legal = "a finite number above 0";
+            options.tolerance = number("tolerance", &tolerance, legal)?;
+            if !(options.tolerance.is_finite() && options.tolerance > 0.0) {
+                let what = format!("--tolerance {tolerance}: it is {legal}");
+                return Err(Error::new(Kind::Argument, what));
+            }
+        }
+        Ok(options)
     }
 
     fn values(options: PageRankOptions) -> Vec<String> {
-        vec![options.dangling.name().to_owned(), options.damping.to_string()]
+        vec![
+            options.dangling.name().to_owned(),
+            options.damping.to_string(),
+            options.iterations_max.to_string(),
+            options.tolerance.to_string(),
+        ]
     }
 
     fn new(graph: &'g GraphFile, options: PageRankOptions, members: usize) -> Self {
@@ -329,6 +362,16 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
     fn rows(order: &ByName<'_>, ranks: &Vec<f32>, top: usize) -> Table {
         rows(order, ranks, top)
     }
+}
+
+/// The number that is given as the option `name`, which takes what is `legal`.
+fn number<T: FromStr>(name: &str, text: &str, legal: &str) -> Result<T>
+where
+    T::Err: std::error::Error + Send + Sync + 'static,
+{
+    text.parse::<T>().map_err(|e| {
+        Error::with_source(Kind::Argument, format!("--{name} {text}: it is {legal}"), e)
+    })
 }
 
 fn rows(by_name: &ByName<'_>, ranks: &[f32], top: usize) -> Table {

@@ -43,7 +43,7 @@ pub(super) fn pagerank(graph: &GraphFile, ranks: &[f32], options: &PageRankOptio
     }
     let what = format!(
         "ranks change by {residual:.2e} in all, more than {:.2e}; a run that ended at its limit of {} \
-         iterations needs more of them",
+         iterations needs more of them (--iterations)",
         options.tolerance, options.iterations_max
     );
     Err(refuted(what))
