@@ -18,11 +18,13 @@ use littoral::device::region::Region;
 use littoral::graph::answer::{Cells, Table, of_kernel};
 use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_region};
 use littoral::graph::export::save;
+use littoral::graph::format::Direction;
 use littoral::graph::format::file::GraphFile;
 use littoral::graph::import::{Comments, Ids, ImportOptions, import, import_in_memory};
 use littoral::graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights, run,
 };
+use littoral::graph::lists::ListReader;
 use littoral::graph::medium::Store;
 use littoral::graph::names::Labels;
 use littoral::graph::{Error, Kind};
@@ -119,13 +121,14 @@ impl Graph {
         }
     }
 
+    /// The row of a vertex.
+    fn row(&self, v: u32) -> i32 {
+        self.rows.as_ref().map_or(v as i32, |rows| rows.of_vertex[v as usize])
+    }
+
     /// Vertices as rows, by row; `none` becomes -1.
     fn rows_by_row(&self, by_vertex: &[u32], none: u32) -> Vec<i32> {
-        let row = |v: u32| match &self.rows {
-            _ if v == none => -1,
-            None => v as i32,
-            Some(rows) => rows.of_vertex[v as usize],
-        };
+        let row = |v: u32| if v == none { -1 } else { self.row(v) };
         match &self.rows {
             None => by_vertex.iter().map(|&v| row(v)).collect(),
             Some(rows) => rows.vertices.iter().map(|&v| row(by_vertex[v as usize])).collect(),
@@ -412,6 +415,34 @@ impl Graph {
                 text.into_pyobject(py)?.into_any()
             }
         })
+    }
+
+    /// How many edges lead from each vertex, or to it.
+    #[pyo3(signature = (*, incoming=false))]
+    fn degrees<'py>(&self, py: Python<'py>, incoming: bool) -> Row32<'py> {
+        let lists = if incoming { self.file.incoming() } else { self.file.outgoing() };
+        let all = 0..self.file.vertices();
+        self.by_row(all.map(|v| lists.degree(v) as i32).collect()).into_pyarray(py)
+    }
+
+    /// The rows of the vertices that edges lead to from a vertex, or that lead to it; ascending.
+    #[pyo3(signature = (vertex, *, incoming=false))]
+    fn neighbors<'py>(
+        &self,
+        py: Python<'py>,
+        vertex: &Bound<'py, PyAny>,
+        incoming: bool,
+    ) -> PyResult<Row32<'py>> {
+        let v = self.vertex(py, vertex)?;
+        let direction = if incoming { Direction::In } else { Direction::Out };
+        let list = py.detach(|| {
+            let mut reader = ListReader::new(&self.file, direction);
+            reader.list(v).map(|(targets, _)| targets.to_vec())
+        });
+        let list = list.map_err(|e| raised(py, &e))?;
+        let mut rows: Vec<i32> = list.into_iter().map(|v| self.row(v)).collect();
+        rows.sort_unstable();
+        Ok(rows.into_pyarray(py))
     }
 
     /// The parent of each vertex in a breadth-first search.

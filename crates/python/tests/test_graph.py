@@ -41,6 +41,22 @@ def test_answers_of_small_graphs_by_hand():
     assert star.betweenness(sources="one", source=1).tolist() == [2.0, 0.0, 0.0, 0.0]
 
 
+def test_neighbors_and_degrees_by_hand(tmp_path):
+    g = Graph.from_arrays([0, 1, 2, 3, 0, 3], [1, 2, 3, 0, 2, 4], vertices=6)
+    assert g.degrees().tolist() == g.degrees(incoming=True).tolist() == [3, 2, 3, 3, 1, 0]
+    assert g.neighbors(3).tolist() == g.neighbors(3, incoming=True).tolist() == [0, 2, 4]
+    assert g.neighbors(5).tolist() == []
+    d = Graph.from_arrays([0, 0, 2], [1, 2, 1], directed=True)
+    d.save(tmp_path / "d.lg")
+    for d in (d, Graph.open(tmp_path / "d.lg", medium="pread")):
+        assert d.degrees().tolist() == [2, 0, 1]
+        assert d.degrees(incoming=True).tolist() == [0, 2, 1]
+        assert d.neighbors(0).tolist() == [1, 2] and d.neighbors(1).tolist() == []
+        assert d.neighbors(1, incoming=True).tolist() == [0, 2]
+    with pytest.raises(errors.NoSuchVertexError):
+        d.neighbors(3)
+
+
 def test_answers_do_not_depend_on_threads():
     g = random_graph(3000, 20_000)
     for kernel in (g.triangles, g.core_numbers, g.components):
