@@ -54,7 +54,7 @@ fn furnished() -> tempfile::TempDir {
     dir
 }
 
-/// An answer about a file never takes its place.
+/// An answer about a file, or the file in another form, never takes its place.
 #[test]
 fn what_is_asked_about_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -63,14 +63,16 @@ fn what_is_asked_about_is_not_overwritten() {
     symlink("e.el", dir.path().join("link")).unwrap();
     let made = littoral(dir.path(), &["push", "load", "t.csv", "t.set"]);
     assert!(made.status.success(), "{}", text(&made.stderr));
-    for (verb, file, output) in [
-        (&["graph", "bfs"][..], "e.el", "./e.el"),
-        (&["graph", "degree"], "e.el", "link"),
-        (&["push", "run", "--sum", "a"], "t.set", "t.set"),
+    let answer = ["--output-format", "csv", "--output"];
+    for (verb, file, options, output) in [
+        (&["graph", "bfs"][..], "e.el", &answer[..], "./e.el"),
+        (&["graph", "degree"], "e.el", &answer, "link"),
+        (&["push", "run", "--sum", "a"], "t.set", &answer, "t.set"),
+        (&["graph", "convert"], "t.csv", &[], "./t.csv"),
     ] {
         let before = fs::read(dir.path().join(file)).unwrap();
-        let rest = [file, "--output", output, "--output-format", "csv", "--force"];
-        let refused = littoral(dir.path(), &[verb, &rest].concat());
+        let refused =
+            littoral(dir.path(), &[verb, &[file], options, &[output, "--force"]].concat());
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.contains("both input and output"), "{said}");
