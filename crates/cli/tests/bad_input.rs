@@ -134,6 +134,27 @@ fn awkward_but_legal_lists_are_taken() {
 }
 
 #[test]
+fn a_list_on_standard_input_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [&["graph", "import", "-", "g.lg"][..], &["graph", "cc", "-"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_littoral"))
+            .args(args)
+            .arg("--format=json")
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"1 2\n2 3\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&value["vertices_count"], &value["edges_count"]), (&3.into(), &2.into()));
+    }
+}
+
+#[test]
 fn damaged_and_foreign_graph_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let made = littoral(dir.path(), &["graph", "gen", "kron", "--scale", "8", "good.lg"]);

@@ -42,7 +42,8 @@ pub(crate) enum GraphCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// An edge list: .el .wel .csv .tsv, a SNAP list, .mtx, METIS' .graph, DIMACS' .gr, or the GAP
-    /// suite's .sg .wsg; gzip or zstd too. Builds with Arrow read .parquet .arrow .feather
+    /// suite's .sg .wsg; gzip or zstd too. Builds with Arrow read .parquet .arrow .feather; `-` is
+    /// a text on standard input
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
     /// The graph file to write

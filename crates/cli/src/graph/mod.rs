@@ -50,8 +50,8 @@ fn import_file(args: &ImportArgs) -> Outcome {
     build.check()?;
     let before = littoral_bench::host::resident_bytes();
     let mut hooks = progress::hooks().with_plan(progress::note);
-    let (report, source) =
-        import(&args.input, &args.output, existing, &options, &build, &mut hooks)?;
+    let input = open::input(&args.input);
+    let (report, source) = import(input, &args.output, existing, &options, &build, &mut hooks)?;
     drop(hooks);
     interrupt::unwatch()?;
     let mut value = built(&args.output, &report);

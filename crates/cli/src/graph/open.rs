@@ -17,9 +17,15 @@ use crate::args::{OnArgs, ReadingArgs};
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 
+/// The file that edges are read from; `-` is standard input.
+pub(super) fn input(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
+}
+
 /// Opens a graph file, or takes an edge list into memory for a job that needs it once; `args` is
 /// what the caller says about the list.
 pub(super) fn open_with(path: &Path, args: &ReadingArgs) -> Result<GraphFile, Failure> {
+    let path = input(path);
     if GraphFile::is_at(path) {
         if *args != ReadingArgs::default() {
             let what = format!(
