@@ -11,8 +11,9 @@
 //!   Checked by `forged_serialized_graphs_are_refused_before_memory_is_taken`.
 //! - An undirected graph that does not name each edge from both ends, with one weight, is refused.
 //!   Checked by `an_undirected_serialized_graph_names_each_edge_from_both_ends`.
-//! - Edges are offered to the sink some at a time, however long a list is. Checked by
-//!   `a_long_list_is_handed_over_part_by_part`.
+//! - Edges are offered to the sink some at a time, however long a list is, and what offsets take
+//!   before they are read. Checked by `a_long_list_is_handed_over_part_by_part`,
+//!   `offsets_that_do_not_fit_are_refused_before_they_are_read`.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -45,6 +46,13 @@ struct Counts {
     vertices: u32,
 }
 
+impl Counts {
+    /// Bytes of the offsets of one direction.
+    fn offsets_bytes(&self) -> u64 {
+        8 * (u64::from(self.vertices) + 1)
+    }
+}
+
 /// Reads a serialized graph; vertices are called by their numbers.
 ///
 /// # Errors
@@ -65,13 +73,6 @@ pub(super) fn read(
         .read_exact(&mut head)
         .map_err(|_| bad(path, "shorter than a serialized graph's header"))?;
     let counts = decode_counts(&head, bytes, weighted, path)?;
-    let mut offsets = vec![0i64; counts.vertices as usize + 1];
-    let fill = input.read_exact(bytemuck::cast_slice_mut(&mut offsets));
-    fill.map_err(|e| io("cannot read", path, e))?;
-    let ascending = offsets.windows(2).all(|w| w[0] <= w[1]);
-    if !ascending || offsets[0] != 0 || offsets[counts.vertices as usize] as u64 != counts.arcs {
-        return Err(bad(path, "offsets descend or do not end at the number of arcs"));
-    }
     if directed == Some(true) && !counts.directed && !mutant!("graph_sg_half_directed") {
         let what = "--directed: the file says that its edges have no direction";
         let refused = Error::new(Kind::Argument, format!("{}: {what}", path.display()));
@@ -80,6 +81,17 @@ pub(super) fn read(
     let directed = directed.unwrap_or(counts.directed);
     let edges_count = if counts.directed { counts.arcs } else { counts.arcs / 2 };
     sink.begin(Shape { directed, weighted, edges_count }, hooks)?;
+    // Offsets that do not fit beside the sink's edges are refused before they are read.
+    let (mut edges, mut weights) = (Vec::new(), Vec::new());
+    let weights = weighted.then_some(&mut weights);
+    sink.take(Offer { edges: &mut edges, weights, held_bytes: counts.offsets_bytes() }, hooks)?;
+    let mut offsets = vec![0i64; counts.vertices as usize + 1];
+    let fill = input.read_exact(bytemuck::cast_slice_mut(&mut offsets));
+    fill.map_err(|e| io("cannot read", path, e))?;
+    let ascending = offsets.windows(2).all(|w| w[0] <= w[1]);
+    if !ascending || offsets[0] != 0 || offsets[counts.vertices as usize] as u64 != counts.arcs {
+        return Err(bad(path, "offsets descend or do not end at the number of arcs"));
+    }
     let lists = ListReader { path, input, weighted, counts: &counts };
     let (edges, weights) = lists.read(&offsets, sink, hooks)?;
     Ok(EdgeList {
@@ -129,7 +141,7 @@ impl ListReader<'_> {
         sink: &mut dyn EdgeSink,
         hooks: &mut Hooks<'_>,
     ) -> Result<(Vec<[u32; 2]>, Vec<f32>)> {
-        let held_bytes = size_of_val(offsets) as u64;
+        let held_bytes = self.counts.offsets_bytes();
         let (mut edges, mut weights) = (Vec::new(), Vec::new());
         // Sums over the arcs from the smaller vertex, and over those from the larger.
         let (mut ascending, mut descending) = (0u64, 0u64);
@@ -350,6 +362,7 @@ fn integer(bits: u32) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::InMemory;
 
     /// Takes all edges; knows how many, and the most that were offered at once.
     #[derive(Default)]
@@ -364,6 +377,31 @@ mod tests {
             self.most = self.most.max(offer.edges.len());
             offer.edges.clear();
             Ok(())
+        }
+    }
+
+    /// Has no room beside what a reader holds.
+    struct Full;
+
+    impl EdgeSink for Full {
+        fn take(&mut self, offer: Offer<'_>, _: &mut Hooks<'_>) -> Result<()> {
+            Err(Error::new(Kind::Memory, format!("{} bytes", offer.held_bytes)))
+        }
+    }
+
+    #[test]
+    fn offsets_that_do_not_fit_are_refused_before_they_are_read() {
+        let mut bytes: Vec<u8> = vec![0];
+        [0u64, 2].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        // Read, these would be refused for descending.
+        [5u64, 0, 0].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        for (sink, kind) in
+            [(&mut Full as &mut dyn EdgeSink, Kind::Memory), (&mut InMemory, Kind::Input)]
+        {
+            let read = read(file.path(), false, None, sink, &mut Hooks::none());
+            assert_eq!(read.unwrap_err().kind(), kind);
         }
     }
 
