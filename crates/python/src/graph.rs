@@ -219,10 +219,15 @@ fn imported(
     hooks: &mut Hooks<'_>,
 ) -> Result<Made, Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let list = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = format!(".littoral-{}-{number}-{list}.lg", std::process::id());
-    let made = path.with_file_name(name);
+    let (list, id) = (path.file_name().unwrap_or_default().to_string_lossy(), std::process::id());
+    // A process of the same number, as in a container, may have been killed and left its file.
+    let made = loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let made = path.with_file_name(format!(".littoral-{id}-{number}-{list}.lg"));
+        if made.symlink_metadata().is_err() {
+            break made;
+        }
+    };
     let build = BuildOptions { memory_bytes: Some(bytes), ..BuildOptions::default() };
     build.check()?;
     import(path, &made, Existing::Refuse, reading, &build, hooks)?;

@@ -2,6 +2,7 @@
 
 import _thread
 import enum
+import os
 import signal
 import threading
 import time
@@ -149,6 +150,16 @@ def test_a_list_is_sorted_within_memory_and_read_through_a_cache(tmp_path):
     with pytest.raises(errors.ArgumentError, match="8 MiB"):
         Graph.open(path, memory=1000)
     assert [p.name for p in tmp_path.iterdir()] == ["edges.el"]
+
+
+def test_files_of_a_killed_process_of_the_same_number_are_passed_over(tmp_path):
+    path = tmp_path / "edges.el"
+    path.write_text("0 1\n1 2\n")
+    for number in range(100):
+        (tmp_path / f".littoral-{os.getpid()}-{number}-edges.el.lg").write_text("left")
+    before = {p.name for p in tmp_path.iterdir()}
+    assert Graph.open(path, memory="8MiB").edges == 2
+    assert {p.name for p in tmp_path.iterdir()} == before
 
 
 def test_errors_have_classes_of_the_standard_library(tmp_path):
