@@ -215,6 +215,14 @@ pub(crate) fn table(
     weight: Option<&str>,
 ) -> PyResult<Columns> {
     let py = table.py();
+    if !table.hasattr("__arrow_c_stream__")? {
+        let kind = table.getattr("__class__")?.getattr("__name__")?;
+        let what = format!(
+            "{kind} offers no Arrow stream, as tables of pyarrow, polars and pandas 2.2 do; \
+             from_arrays takes columns"
+        );
+        return Err(argument(py, what));
+    }
     let bad = |e: arrow_schema::ArrowError| argument(py, format!("the table cannot be read: {e}"));
     let capsule = table.call_method0("__arrow_c_stream__")?;
     let reader = raw::stream(capsule.cast::<PyCapsule>()?)?.map_err(bad)?;

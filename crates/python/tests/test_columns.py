@@ -159,6 +159,8 @@ def test_faults_of_tables_are_named():
         Graph.from_table(twice, "b", "b")
     with pytest.raises(ArgumentError, match=r"source\[1\] is null"):
         Graph.from_arrays(table["a"], table["b"])
+    with pytest.raises(ArgumentError, match="dict offers no Arrow stream"):
+        Graph.from_table({"source": [0], "target": [1]})
 
 
 def test_an_arrow_stream_is_read_once():
