@@ -10,6 +10,8 @@
 //!   `RawRing::push`.
 //! - The buffer of a slot with a request in flight is never lent, and never unmapped before its
 //!   answer (`raw`). Checked by `RawRing::bytes`, `RawRing::drop`.
+//! - A short read is continued only as long as it comes further. Checked by
+//!   `a_direct_read_ends_where_the_file_does`.
 //!
 //! Faults: short reads are continued, `EINTR` and `EAGAIN` repeated; an end of file inside a
 //! request (the file shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`];
@@ -23,6 +25,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use littoral_base::clock::ClockKind;
+use littoral_base::mutant;
 
 use super::file::{Direct, Source, check_options};
 use super::pread::{is_legal, status_of};
@@ -65,6 +68,37 @@ struct Request {
     len: u32,
     /// Bytes that have arrived.
     done: u32,
+}
+
+/// What an answer has brought of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// All that was wanted.
+    Whole,
+    /// A part; the request goes on behind `done`.
+    Short,
+    /// The file ends at `done`.
+    End,
+}
+
+impl Request {
+    /// Takes note of `arrived` bytes; reads begin at multiples of `align`.
+    fn take(&mut self, arrived: u32, align: u32) -> Taken {
+        let before = self.done;
+        self.done += arrived;
+        if self.done >= self.wanted {
+            return Taken::Whole;
+        }
+        // A direct read goes on at an aligned place; bytes read twice are the same bytes.
+        let aligned = self.done - self.done % align;
+        // One that comes no further would be repeated for ever.
+        let is_end = aligned == before && !mutant!("device_short_read_repeated");
+        if is_end || arrived == 0 {
+            return Taken::End;
+        }
+        self.done = aligned;
+        Taken::Short
+    }
 }
 
 /// A file or block device read through io_uring.
@@ -171,18 +205,17 @@ impl Uring {
         let Ok(arrived) = u32::try_from(result) else {
             return self.accept_error(slot, request, io::Error::from_raw_os_error(-result));
         };
-        request.done += arrived;
-        if request.done >= request.wanted {
-            self.requests[slot.index()].set(request);
-            self.slots.complete(slot, Status::Ok);
-        } else if arrived == 0 {
-            let end = request.addr + u64::from(request.done);
-            self.note(format!("the file ended at byte {end} inside a read; it has shrunk"));
-            self.slots.complete(slot, Status::Os);
-        } else {
-            // A direct read goes on at an aligned place; bytes read twice are the same bytes.
-            request.done -= request.done % self.align;
-            self.push(slot, request);
+        match request.take(arrived, self.align) {
+            Taken::Whole => {
+                self.requests[slot.index()].set(request);
+                self.slots.complete(slot, Status::Ok);
+            }
+            Taken::Short => self.push(slot, request),
+            Taken::End => {
+                let end = request.addr + u64::from(request.done);
+                self.note(format!("the file ended at byte {end} inside a read; it has shrunk"));
+                self.slots.complete(slot, Status::Os);
+            }
         }
     }
 
@@ -285,5 +318,27 @@ impl ReadDevice for Uring {
 
     fn last_error(&self) -> Option<String> {
         self.last_error.borrow().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direct_read_ends_where_the_file_does() {
+        let new = || Request { addr: 8192, wanted: 4096, len: 4096, done: 0 };
+        // The file has 1000 bytes more: the second answer brings the end of the first again.
+        let mut request = new();
+        assert_eq!((request.take(1000, 512), request.done), (Taken::Short, 512));
+        assert_eq!((request.take(488, 512), request.done), (Taken::End, 1000));
+        let mut request = new();
+        assert_eq!((request.take(1024, 512), request.done), (Taken::Short, 1024));
+        assert_eq!((request.take(3072, 512), request.done), (Taken::Whole, 4096));
+        // Through the page cache a read goes on anywhere.
+        let mut request = new();
+        assert_eq!((request.take(1000, 1), request.done), (Taken::Short, 1000));
+        assert_eq!((request.take(1, 1), request.done), (Taken::Short, 1001));
+        assert_eq!((request.take(0, 1), request.done), (Taken::End, 1001));
     }
 }
