@@ -147,6 +147,7 @@ impl Parser<'_> {
 
     /// Whether the record or comment at `at..end` is longer than any that is read.
     fn is_too_long(&self, at: usize, end: usize) -> bool {
+        debug_assert!(at <= end && end <= self.text.len(), "a record from {at} to {end}");
         end - at > RECORD_BYTES_MAX || (self.block.is_cut && end == self.text.len())
     }
 

@@ -85,6 +85,7 @@ impl Request {
     /// Takes note of `arrived` bytes; reads begin at multiples of `align`.
     fn take(&mut self, arrived: u32, align: u32) -> Taken {
         let before = self.done;
+        debug_assert!(before.is_multiple_of(align), "a read from {before} on, not by {align}");
         self.done += arrived;
         if self.done >= self.wanted {
             return Taken::Whole;
