@@ -321,6 +321,7 @@ fn impossible_options_are_refused_with_words() {
     let clock = WallClock::new();
     for options in [
         Options { threads: 0, ..Options::default() },
+        Options { threads: 1 << 30, ..Options::default() },
         Options { trials: 0, ..Options::default() },
         Options { sources: vec![3], ..Options::default() },
     ] {

@@ -179,8 +179,9 @@ def test_errors_have_classes_of_the_standard_library(tmp_path):
         ring(9).bfs(2.5)
     with pytest.raises(errors.ArgumentError, match="weights"):
         ring(9).sssp(0)
-    with pytest.raises(errors.ArgumentError, match="threads"):
-        ring(9).components(threads=0)
+    for threads in (0, 10**8):
+        with pytest.raises(errors.ArgumentError, match="threads"):
+            ring(9).components(threads=threads)
     for choice in ({"sources": "one"}, {"source": 3}, {"sources": "some"}):
         with pytest.raises(errors.ArgumentError):
             ring(9).betweenness(**choice)

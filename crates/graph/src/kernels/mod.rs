@@ -37,7 +37,7 @@ pub use components::ComponentsSummary;
 pub use kcore::KcoreSummary;
 pub use pagerank::{DAMPING, Dangling, PageRankOptions, PageRankSummary};
 pub use registry::{Answer, Kernel, Summary, check};
-pub use run::{Options, RunReport, Trial, pick_sources, run};
+pub use run::{Options, RunReport, THREADS_MAX, Trial, pick_sources, run};
 pub use sssp::{SsspSummary, UNREACHED_DISTANCE};
 pub use tc::TcSummary;
 pub use weights::{Weights, seeded_weight};

@@ -27,10 +27,13 @@ use crate::error::{Error, Kind, Result};
 use crate::format::file::GraphFile;
 use crate::medium::{Store, Visit};
 
+/// The most threads of a run: a kernel has state per thread, some of it per vertex too.
+pub const THREADS_MAX: usize = 4096;
+
 /// How to run it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads, each with its own device and ring.
+    /// Threads, each with its own device and ring; at most [`THREADS_MAX`].
     pub threads: usize,
     /// Whether each thread stays on a processor of its own.
     pub pinned: bool,
@@ -166,8 +169,11 @@ pub fn run(
     clock: &(dyn Clock + Sync),
 ) -> Result<(RunReport, Answer)> {
     let sources = checked_sources(graph, kernel, options)?;
-    let threads = NonZeroUsize::new(options.threads)
-        .ok_or_else(|| Error::new(Kind::Argument, "threads must be at least 1"))?;
+    let threads = NonZeroUsize::new(options.threads).filter(|t| t.get() <= THREADS_MAX);
+    let threads = threads.ok_or_else(|| {
+        let what = format!("{} threads; a run has 1 to {THREADS_MAX}", options.threads);
+        Error::new(Kind::Argument, what)
+    })?;
     let state = State::new(graph, kernel, options.threads, 1);
     let team = Team::new(options.threads).interrupted_by(options.interrupt.clone());
     let shared = Shared {
