@@ -23,7 +23,9 @@ use pyo3::types::{PyCapsule, PyDict};
 use crate::errors::argument;
 use crate::raw;
 
-const NUMBERING: &str = "numbering = numpy.unique(names, return_inverse=True) numbers any names";
+/// How other names become ids.
+pub(crate) const NUMBERING: &str =
+    "numbering = numpy.unique(names, return_inverse=True) numbers any names";
 
 /// Appends whole numbers as ids; `first` is the row of the first of them.
 fn narrow<T>(

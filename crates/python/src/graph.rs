@@ -18,8 +18,8 @@ use littoral::device::region::Region;
 use littoral::graph::answer::{Cells, Table, of_kernel};
 use littoral::graph::builder::{BuildOptions, EdgeList, Existing, Hooks, build_in_region};
 use littoral::graph::export::save;
-use littoral::graph::format::Direction;
 use littoral::graph::format::file::GraphFile;
+use littoral::graph::format::{Direction, VERTICES_MAX};
 use littoral::graph::import::{Comments, Ids, ImportOptions, import, import_in_memory};
 use littoral::graph::kernels::{
     Answer, Dangling, Kernel, Options, PageRankOptions, Sources, Summary, UNREACHED, Weights, run,
@@ -33,12 +33,17 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::columns::{self, Columns};
+use crate::columns::{self, Columns, NUMBERING};
 use crate::errors::{argument, raised};
 use crate::work::{Job, long};
 
 /// Arcs from which on work uses all processors unless told otherwise.
 const ARCS_MANY: u64 = 1 << 17;
+
+/// Vertices that columns of ids may stand for whatever edges there are, and that they may stand for
+/// per edge: by large ids alone, a build would take all memory.
+const VERTICES_FREE: u64 = 1 << 22;
+const VERTICES_PER_EDGE: u64 = 64;
 
 /// Adds the submodule.
 pub(crate) fn register(parent: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -106,6 +111,15 @@ impl Graph {
             drop((source, target));
             let most = edges.iter().map(|e| e[0].max(e[1])).max();
             let counted = most.map_or(0, |v| v.saturating_add(1));
+            let bound = VERTICES_FREE.max(VERTICES_PER_EDGE * edges.len() as u64);
+            if vertices.is_none() && counted <= VERTICES_MAX && u64::from(counted) > bound {
+                let what = format!(
+                    "ids below {counted} for {} edges: most of them have none. {NUMBERING}; \
+                     vertices={counted} takes them all",
+                    edges.len()
+                );
+                return Err(Error::new(Kind::Argument, what));
+            }
             let mut list = EdgeList::new(vertices.unwrap_or(counted), directed, edges);
             list.weights = columns.weight;
             let (image, _) = build_in_region(list, &BuildOptions::default(), &mut hooks(job))?;

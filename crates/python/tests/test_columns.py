@@ -122,6 +122,9 @@ def test_a_count_of_vertices_bounds_ids():
     assert Graph.from_arrays(SOURCE, TARGET, vertices=9).vertices == 9
     with pytest.raises(InputError, match="at most"):
         Graph.from_arrays([2**32 - 1], [0])
+    with pytest.raises(ArgumentError, match="numpy.unique"):
+        Graph.from_arrays([0], [2_000_000_000])
+    assert Graph.from_arrays([0], [1 << 22], vertices=(1 << 22) + 1).vertices == (1 << 22) + 1
 
 
 def test_weights():
