@@ -276,6 +276,10 @@ struct Numbering {
 }
 
 const NO_VERTEX: u32 = u32::MAX;
+/// Numbers that a graph's vertices may reach however few they are, and that they may reach per
+/// vertex: most lists would be empty.
+const NUMBERS_FREE: usize = 1 << 22;
+const NUMBERS_PER_VERTEX: usize = 64;
 
 impl Numbering {
     fn new(graph: &GraphFile, ids: SgIds) -> Result<Self> {
@@ -291,6 +295,13 @@ impl Numbering {
             }
         };
         let count = number.iter().max().map_or(0, |&m| m as usize + 1);
+        if count > NUMBERS_FREE.max(NUMBERS_PER_VERTEX * number.len()) {
+            let context = format!(
+                "names below {count} for {n} vertices: a .sg file has a list for every number; \
+                 write .el or .csv"
+            );
+            return Err(Error::new(Kind::Argument, context));
+        }
         let mut vertices = vec![NO_VERTEX; count];
         (0u32..).zip(&number).for_each(|(v, &name)| vertices[name as usize] = v);
         Ok(Numbering { number, vertices })
@@ -362,7 +373,7 @@ fn integer(bits: u32) -> Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builder::InMemory;
+    use crate::builder::{BuildOptions, InMemory, build_in_memory};
 
     /// Takes all edges; knows how many, and the most that were offered at once.
     #[derive(Default)]
@@ -403,6 +414,18 @@ mod tests {
             let read = read(file.path(), false, None, sink, &mut Hooks::none());
             assert_eq!(read.unwrap_err().kind(), kind);
         }
+    }
+
+    #[test]
+    fn numbers_that_leave_most_lists_empty_are_refused() {
+        let labels = Labels::Numbers(vec![0, 2_000_000_000]);
+        let edges = EdgeList { labels, ..EdgeList::new(2, false, vec![[0, 1]]) };
+        let options = BuildOptions::default();
+        let (image, _) = build_in_memory(edges, &options, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let count = |ids| Numbering::new(&graph, ids).map(|numbering| numbering.vertices.len());
+        assert_eq!(count(SgIds::Original).unwrap_err().kind(), Kind::Argument);
+        assert_eq!(count(SgIds::Internal).unwrap(), 2);
     }
 
     #[test]
