@@ -155,6 +155,19 @@ fn a_list_on_standard_input_is_taken() {
 }
 
 #[test]
+fn a_list_in_a_named_pipe_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("list");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let writer = std::thread::spawn(move || fs::write(path, "1 2\n2 3\n"));
+    let output = littoral(dir.path(), &["graph", "cc", "list", "--format=json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    writer.join().unwrap().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["edges_count"], 2);
+}
+
+#[test]
 fn damaged_and_foreign_graph_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let made = littoral(dir.path(), &["graph", "gen", "kron", "--scale", "8", "good.lg"]);

@@ -134,6 +134,10 @@ pub struct GraphFile {
 impl GraphFile {
     /// Whether the file at `path` begins as a graph file does.
     pub fn is_at(path: &Path) -> bool {
+        // A pipe that is opened and closed again is broken for its writer.
+        if !path.metadata().is_ok_and(|meta| meta.is_file()) {
+            return false;
+        }
         let mut magic = [0; MAGIC.len()];
         let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0));
         read.is_ok() && &magic == MAGIC
