@@ -9,7 +9,7 @@ use littoral::base::units::{Bytes, PerSecond, Picos, Span};
 use littoral::graph::builder::Order;
 use littoral::graph::generate::Model;
 use littoral::graph::import::Ids;
-use littoral::graph::kernels::{Kernel, Spec};
+use littoral::graph::kernels::{Kernel, Spec, THREADS_MAX};
 
 use super::choice::OneOf;
 use super::{OnArgs, ShownArgs};
@@ -357,7 +357,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "machine")]
     pub(crate) copy: bool,
     /// Threads, each with its own ring and queue
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = counts(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = counts(1..=THREADS_MAX as u64))]
     pub(crate) threads: usize,
     /// Contexts of each ring; without it 128 on a file, and as many as latency and rate of a model
     /// need

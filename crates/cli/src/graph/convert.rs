@@ -19,16 +19,11 @@ const OWN: &str = "lg";
 
 /// Converts one file.
 pub(crate) fn run(args: &ConvertArgs) -> Outcome {
+    // What the output leaves out, such as other columns, would be gone.
     out::apart(&args.input, &args.output)?;
     let name = args.to.clone().unwrap_or_else(|| extension(&args.output));
     let format = if name == OWN { None } else { Some(named(&name, &args.output)?) };
     let existing = if args.force { Existing::Replace } else { Existing::Refuse };
-    // What the output leaves out, such as other columns, would be gone.
-    let is_input = || Some(args.output.canonicalize().ok()? == args.input.canonicalize().ok()?);
-    if is_input() == Some(true) {
-        let what = format!("{} is both input and output", args.output.display());
-        return Err(Failure::new(Class::Usage, what));
-    }
     let graph = open_with(&args.input, &args.reading)?;
     let left_out = write(&graph, format, &args.output, existing)?;
     interrupt::unwatch()?;
