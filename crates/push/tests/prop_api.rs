@@ -536,6 +536,74 @@ fn columns_of_records_come_back_wherever_they_are_filtered() {
     assert_eq!(all[0].len(), wanted);
 }
 
+/// A device that fails the first answers to page 0, and answers the other pages of that time among
+/// the pages that are asked for later.
+struct Belated {
+    inner: Local,
+    /// Answers to page 0 that fail.
+    left: u32,
+    /// The request for page 0.
+    bad: u16,
+    ready: VecDeque<(Completion, Vec<u8>)>,
+    late: VecDeque<(Completion, Vec<u8>)>,
+}
+
+impl Device for Belated {
+    fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        if command.attempt > 0 && command.page == 0 {
+            self.bad = command.id;
+        }
+        self.inner.submit(command, payload)?;
+        while let Ok((completion, data)) = self.inner.wait() {
+            let is_page = completion.attempt > 0;
+            if is_page && self.left > 0 && completion.id == self.bad {
+                self.left -= 1;
+                let status = Status::MediaError;
+                self.ready.push_back((Completion { status, bytes: 0, ..completion }, vec![]));
+            } else if is_page && self.left > 0 {
+                self.late.push_back((completion, data));
+            } else {
+                if is_page {
+                    self.ready.append(&mut self.late);
+                }
+                self.ready.push_back((completion, data));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        let found = self.ready.pop_front().or_else(|| self.late.pop_front());
+        found.map_or_else(|| self.inner.wait(), Ok)
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.inner.reconnect()
+    }
+}
+
+#[test]
+fn late_answers_of_a_scan_that_failed_are_not_taken_for_the_next_ones() {
+    let records = some_records(3000);
+    for is_same_host in [true, false] {
+        let inner = Local::new(set(Format::Columns, &records), Settings::default());
+        let inner = inner.on_sides(vec![Commit::Filter]);
+        let (ready, late) = (VecDeque::new(), VecDeque::new());
+        let mut host = Host::new(Belated { inner, left: 4, bad: 0, ready, late }, 1, 16);
+        let about = host.about().unwrap();
+        assert!((2..=16).contains(&about.pages), "all of them are under way at a time");
+        let other = Scan { filter: Some("qty < 3".to_owned()), ..scan() };
+        let (program, _) = other.plan(&about).unwrap();
+        let error = host.scan(&program, Plan::Push).unwrap_err();
+        assert!(error.to_string().contains("page 0 cannot be read"), "{error}");
+        assert_eq!(host.device().late.len() as u64, about.pages - 1, "they are under way");
+        assert_eq!(host.device().inner.engine().sessions(), 0, "the task has ended");
+        let mut host = if is_same_host { host } else { Host::new(host.into_device(), 1, 16) };
+        let (found, outcome) = rows(&mut host, Plan::Push).unwrap();
+        assert_eq!(found, plain(&records), "the same host: {is_same_host}, {outcome:?}");
+    }
+}
+
 /// A device that tells its header and is lost before it answers for a page.
 struct Silent {
     about: About,

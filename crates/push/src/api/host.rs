@@ -8,9 +8,15 @@
 //! - A page is counted once. Checked by `any_road_of_each_page_gives_the_plain_answer`.
 //! - A scan ends: attempts per page and losses per scan are bounded. Checked by
 //!   `a_device_that_stays_away_is_an_error`.
+//! - An answer belongs to the scan that asked for it: a request's number is not used again before
+//!   it is answered, whichever scan made it. Checked by
+//!   `late_answers_of_a_scan_that_failed_are_not_taken_for_the_next_ones`.
+//! - A scan that fails leaves no task on the device. Checked by
+//!   `late_answers_of_a_scan_that_failed_are_not_taken_for_the_next_ones`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use littoral_base::mutant;
 use littoral_base::units::Picos;
 
 use super::engine::{rest_of, split_of};
@@ -30,6 +36,9 @@ const ATTEMPTS_MAX: u16 = 4;
 const UNDER_WAY_MAX: usize = 64 << 20;
 /// Losses of the device or the session in one scan.
 const LOSSES_MAX: u32 = 3;
+/// Requests of earlier scans without an answer beyond which the device counts as lost: half of the
+/// numbers that a request may have.
+const LATE_MAX: usize = 1 << 15;
 
 /// How a scan asks for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +94,11 @@ pub struct Host<D> {
     session: u32,
     task: u16,
     depth: usize,
+    /// The number of the latest request for a page. Other commands have number 0, as none of them
+    /// is under way beside another command.
+    last_id: u16,
+    /// Requests of scans that have failed or begun again, whose answers have not come yet.
+    late: BTreeSet<u16>,
 }
 
 /// What the device stores: its header, and how many times it was replaced.
@@ -103,7 +117,6 @@ struct Job<'a> {
     account: Account,
     open: VecDeque<usize>,
     asked: BTreeMap<u16, usize>,
-    next_id: u16,
     opcode: Opcode,
     outcome: Outcome,
 }
@@ -113,7 +126,7 @@ impl<D: Device> Host<D> {
     /// other hosts of the device.
     pub fn new(device: D, session: u32, depth: usize) -> Host<D> {
         assert!((1..=4096).contains(&depth), "a queue has 1 to 4096 slots");
-        Host { device, session, task: 0, depth }
+        Host { device, session, task: 0, depth, last_id: 0, late: BTreeSet::new() }
     }
 
     /// The device.
@@ -133,6 +146,28 @@ impl<D: Device> Host<D> {
             let (completion, data) = self.device.wait()?;
             if completion.id == command.id {
                 return Ok((completion, data));
+            }
+            self.late.remove(&completion.id);
+        }
+    }
+
+    /// The next answer to a request for a page; late answers of other scans are dropped.
+    fn answer(&mut self) -> Result<(Completion, Vec<u8>)> {
+        loop {
+            let (completion, data) = self.device.wait()?;
+            if !self.late.remove(&completion.id) {
+                return Ok((completion, data));
+            }
+        }
+    }
+
+    /// A number that no request under way has.
+    fn next_id(&mut self, asked: &BTreeMap<u16, usize>) -> u16 {
+        loop {
+            self.last_id = self.last_id.wrapping_add(1);
+            let id = self.last_id;
+            if id != 0 && !asked.contains_key(&id) && !self.late.contains(&id) {
+                return id;
             }
         }
     }
@@ -227,13 +262,36 @@ impl<D: Device> Host<D> {
     pub fn scan(&mut self, program: &Program, plan: Plan) -> Result<Outcome> {
         let mut job = Job::new(program, plan)?;
         loop {
-            match self.go(&mut job) {
+            let done = self.go(&mut job);
+            self.leave(&mut job);
+            match done {
                 Ok(()) => return Ok(job.outcome),
                 Err(e) if matches!(e.kind(), Kind::Io | Kind::SessionGone) => {
                     self.recover(&mut job, e)?;
                 }
-                Err(e) => return Err(e),
+                Err(e) => {
+                    self.give_up(&job);
+                    return Err(e);
+                }
             }
+        }
+    }
+
+    /// Notes what is still under way: its answers belong to no scan any more.
+    fn leave(&mut self, job: &mut Job<'_>) {
+        let asked = std::mem::take(&mut job.asked);
+        if mutant!("push_late_answers_are_taken") {
+            self.last_id = 0;
+            return;
+        }
+        self.late.extend(asked.into_keys());
+    }
+
+    /// Ends the task of a scan that fails, where the device has begun one.
+    fn give_up(&mut self, job: &Job<'_>) {
+        if job.granted.is_some() {
+            // The scan's own error is told; a device that is lost has no task left.
+            let _ = self.call(self.command(Opcode::Abort, 0, 0), &[]);
         }
     }
 
@@ -245,6 +303,8 @@ impl<D: Device> Host<D> {
         }
         if lost.kind() == Kind::Io {
             self.device.reconnect()?;
+            // What was under way is not answered.
+            self.late.clear();
         }
         let again = job.account.lost().len();
         log::info!("{lost}; {again} pages are asked for again");
@@ -259,7 +319,6 @@ impl<D: Device> Host<D> {
         }
         self.task = self.task.wrapping_add(1);
         job.open = (0..job.account.len()).filter(|&p| job.account.is_open(p)).collect();
-        job.asked.clear();
         job.granted = None;
         if job.opcode != Opcode::Read {
             self.discover(job)?;
@@ -275,7 +334,7 @@ impl<D: Device> Host<D> {
                 self.ask(job, page)?;
             }
             let began = processor_time();
-            let (completion, data) = self.device.wait()?;
+            let (completion, data) = self.answer()?;
             job.outcome.link_bytes += (data.len() + crate::command::COMPLETION_BYTES) as u64;
             job.take(&completion, data)?;
             if completion.status == Status::Raw {
@@ -318,13 +377,18 @@ impl<D: Device> Host<D> {
     fn ask(&mut self, job: &mut Job<'_>, page: usize) -> Result<()> {
         let attempt = job.account.attempt(page);
         job.outcome.retries += u64::from(attempt > 1);
-        job.next_id = job.next_id.wrapping_add(1);
-        let mut command = self.command(job.opcode, job.next_id, page as u64);
+        if self.late.len() > LATE_MAX {
+            let what = format!("the device leaves {} requests without an answer", self.late.len());
+            return Err(Error::new(Kind::Io, what));
+        }
+        let id = self.next_id(&job.asked);
+        let mut command = self.command(job.opcode, id, page as u64);
         (command.page, command.attempt) = (page as u64, attempt);
         command.bytes = job.stored.as_ref().map_or(0, |s| s.0.page_bytes as u32);
         // This thread computes on a page before it asks for the next: its backlog is none.
         (command.host_page, command.backlog) = (job.outcome.host_page.0, 0);
-        job.asked.insert(job.next_id, page);
+        let other = job.asked.insert(id, page);
+        debug_assert!(other.is_none(), "request {id} is under way");
         self.device.submit(&command, &[])
     }
 
@@ -351,8 +415,13 @@ impl<D: Device> Host<D> {
         Ok(())
     }
 
-    /// The same device for another program.
-    pub fn into_device(self) -> D {
+    /// The same device for another host; late answers to this one are waited for and dropped.
+    pub fn into_device(mut self) -> D {
+        // A device that is lost has none.
+        while !self.late.is_empty() {
+            let Ok((completion, _)) = self.device.wait() else { break };
+            self.late.remove(&completion.id);
+        }
         self.device
     }
 }
@@ -383,7 +452,6 @@ impl Job<'_> {
             account: Account::new(0),
             open: VecDeque::new(),
             asked: BTreeMap::new(),
-            next_id: 0,
             opcode: plan.opcode(),
             outcome: Outcome::default(),
         })
@@ -411,7 +479,7 @@ impl Job<'_> {
 
     /// Takes one answer.
     fn take(&mut self, completion: &Completion, data: Vec<u8>) -> Result<()> {
-        let Some(&number) = self.asked.get(&completion.id) else { return Ok(()) };
+        let Some(number) = self.asked.remove(&completion.id) else { return Ok(()) };
         // Pages that are only read belong to no session: their answers tell the data set.
         let is_replaced = self.opcode == Opcode::Read && completion.merged != self.stores();
         if completion.status == Status::SessionGone || is_replaced {
@@ -429,7 +497,10 @@ impl Job<'_> {
                 Some(header) => self.compute(&data, &header)?,
                 None => self.compute_rest(&data)?,
             },
-            Counted::Ignore => return Ok(()),
+            Counted::Ignore => {
+                // The answer to the last attempt is still to come.
+                self.asked.insert(completion.id, number);
+            }
             Counted::Retry if completion.attempt >= ATTEMPTS_MAX => {
                 let what = format!("page {number} cannot be read: {status:?} after");
                 let what = format!("{what} {ATTEMPTS_MAX} attempts; store the data again");
@@ -437,7 +508,6 @@ impl Job<'_> {
             }
             Counted::Retry => self.open.push_back(number),
         }
-        self.asked.remove(&completion.id);
         Ok(())
     }
 
