@@ -2,8 +2,13 @@
 //!
 //! A message to the device is the length of its data (u32), the command, the data; a message from
 //! it is the length (u32), the completion, the data.
+//!
+//! Invariants
+//! - Nothing is read behind bytes that are no message: the connection has ended then. Checked by
+//!   `a_connection_that_brings_no_messages_has_ended`.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,6 +30,8 @@ pub struct Remote {
     path: PathBuf,
     input: BufReader<UnixStream>,
     output: Vec<u8>,
+    /// Whether it brought what is no message.
+    has_ended: bool,
 }
 
 /// Adds a message to bytes that are to be sent.
@@ -51,7 +58,8 @@ impl Remote {
     /// # Errors
     /// [`Kind::Io`] when none answers.
     pub fn open(path: &Path) -> Result<Remote> {
-        Ok(Remote { path: path.to_owned(), input: connect(path)?, output: Vec::new() })
+        let (input, output) = (connect(path)?, Vec::new());
+        Ok(Remote { path: path.to_owned(), input, output, has_ended: false })
     }
 
     fn lost(&self) -> impl Fn(std::io::Error) -> Error + use<> {
@@ -65,6 +73,13 @@ impl Remote {
         self.output.clear();
         written
     }
+
+    /// Ends a connection whose bytes are no message, as where the next one begins is unknown.
+    fn end(&mut self) {
+        // A connection that cannot be shut down has ended.
+        let _ = self.input.get_ref().shutdown(Shutdown::Both);
+        self.has_ended = true;
+    }
 }
 
 impl Device for Remote {
@@ -74,11 +89,14 @@ impl Device for Remote {
     }
 
     fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        let lost = self.lost();
+        if self.has_ended {
+            return Err(lost(ErrorKind::ConnectionAborted.into()));
+        }
         // Commands are sent together, when no answer is left to take.
         if !self.output.is_empty() && self.input.buffer().is_empty() {
             self.flush()?;
         }
-        let lost = self.lost();
         let mut head = [0; 4 + COMPLETION_BYTES];
         if self.input.buffer().len() < head.len() {
             self.flush()?;
@@ -86,6 +104,7 @@ impl Device for Remote {
         self.input.read_exact(&mut head).map_err(&lost)?;
         let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if len > DATA_MAX {
+            self.end();
             let what = format!("{}: a message of {len} bytes", self.path.display());
             return Err(Error::new(Kind::Corrupt, what));
         }
@@ -94,7 +113,8 @@ impl Device for Remote {
             self.flush()?;
         }
         self.input.read_exact(&mut data).map_err(&lost)?;
-        Ok((Completion::decode(&head[4..])?, data))
+        let completion = Completion::decode(&head[4..]).inspect_err(|_| self.end())?;
+        Ok((completion, data))
     }
 
     fn reconnect(&mut self) -> Result<()> {
@@ -103,7 +123,7 @@ impl Device for Remote {
         for _ in 0..TRIES {
             match connect(&self.path) {
                 Ok(input) => {
-                    self.input = input;
+                    (self.input, self.has_ended) = (input, false);
                     return Ok(());
                 }
                 Err(e) => last = Some(e),
@@ -111,5 +131,28 @@ impl Device for Remote {
             std::thread::sleep(Duration::from_millis(100));
         }
         Err(last.expect("invariant: it was tried"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_connection_that_brings_no_messages_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut remote = Remote::open(&path).unwrap();
+        // A message that is too long; a completion whose status is unknown.
+        let unknown = [&[0u8; 4][..], &[9; COMPLETION_BYTES]].concat();
+        for bytes in [[0xffu8; 4 + COMPLETION_BYTES].to_vec(), unknown] {
+            let (mut peer, _) = listener.accept().unwrap();
+            peer.write_all(&bytes.repeat(3)).unwrap();
+            assert_eq!(remote.wait().unwrap_err().kind(), Kind::Corrupt);
+            assert_eq!(remote.wait().unwrap_err().kind(), Kind::Io, "nothing more is read");
+            remote.reconnect().unwrap();
+        }
     }
 }
