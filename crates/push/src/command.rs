@@ -279,6 +279,9 @@ struct PageState {
     is_merged: bool,
 }
 
+/// Bytes that the device notes of one page of a task.
+pub(crate) const NOTE_BYTES: u64 = size_of::<PageState>() as u64;
+
 /// The number of an INIT, never given again: what tells a task from a later one of its number.
 pub type Generation = u64;
 

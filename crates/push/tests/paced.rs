@@ -231,6 +231,34 @@ fn more_pages_than_the_data_set_has_are_refused_in_words() {
 }
 
 #[test]
+fn the_cores_of_a_session_are_part_of_its_memory() {
+    let mut bench = Bench::new(Policy::Late);
+    let program = bench.program(&["m"], &["n * m"]);
+    let file = Program { elf: Some(elf::executable(0x1_0000, &[LOOP])), ..program.clone() };
+    let mut begin = |session, task, program: &Program| {
+        let init = Command { session, task, page: 1, ..Command::plain(Opcode::Init, 0) };
+        let begun = bench.send(session, init, program.to_bytes());
+        let (completion, words) = bench.run_by_id().remove(&begun).unwrap();
+        (completion.status, String::from_utf8(words).unwrap())
+    };
+    // A core each; a session may have four tasks, and cores of three.
+    for task in 0..3 {
+        assert_eq!(begin(7, task, &file).0, Status::Processed, "task {task}");
+    }
+    let (status, words) = begin(7, 3, &file);
+    assert_eq!(status, Status::Exhausted, "{words}");
+    assert!(words.contains("its session has"), "{words}");
+    assert_eq!(begin(7, 2, &file).0, Status::Processed, "in place of the same task");
+    assert_eq!(begin(7, 3, &program).0, Status::Processed, "a task without a core");
+    assert_eq!(begin(8, 0, &file).0, Status::Processed, "another session");
+    bench.end(7, 7, Opcode::Abort);
+    bench.run();
+    let init = Command { session: 7, task: 4, page: 1, ..Command::plain(Opcode::Init, 0) };
+    let begun = bench.send(7, init, file.to_bytes());
+    assert_eq!(bench.status(begun), Status::Processed, "a task that ends gives its memory back");
+}
+
+#[test]
 fn a_draft_is_its_hosts_and_no_others() {
     let mut bench = Bench::new(Policy::Late);
     let (begin, pages, commit) = stored(1);

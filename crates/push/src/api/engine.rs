@@ -13,6 +13,8 @@
 //!   `a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning`.
 //! - A run that fails leaves the totals as they were. Checked by
 //!   `hostile_programs_give_the_answer_by_another_road`.
+//! - The tasks of a session take no more memory than the settings allow, cores included. Checked by
+//!   `the_cores_of_a_session_are_part_of_its_memory`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +29,8 @@ use super::stored::{Payload, Stored};
 use super::wire::Program;
 use crate::catalogue::{self, Entry};
 use crate::command::{
-    Admission, Command, Completion, Ending, Generation, Opcode, Quotas, Sessions, Status,
+    Admission, Command, Completion, Ending, Generation, NOTE_BYTES, Opcode, Quotas, Sessions,
+    Status,
 };
 use crate::error::{Error, Kind, Result};
 use crate::fault::run_of;
@@ -55,6 +58,9 @@ pub struct Settings {
     pub budget: u64,
     /// Bytes for the totals of one task, and for its program.
     pub memory_bytes: u64,
+    /// Bytes for all tasks of one session: cores that run code, programs, totals, and what the
+    /// device notes of each page.
+    pub session_bytes: u64,
     /// Sessions, tasks, pages, lease.
     pub quotas: Quotas,
 }
@@ -63,7 +69,8 @@ impl Default for Settings {
     fn default() -> Settings {
         let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: Picos(u64::MAX) };
         let (budget, memory_bytes) = (1 << 24, 1 << 20);
-        Settings { computes: true, cores: Cores::Interpreter, budget, memory_bytes, quotas }
+        let (computes, cores, session_bytes) = (true, Cores::Interpreter, 256 << 20);
+        Settings { computes, cores, budget, memory_bytes, session_bytes, quotas }
     }
 }
 
@@ -103,6 +110,8 @@ struct Task {
     generation: Generation,
     loaded: Arc<Loaded>,
     totals: Vec<u64>,
+    /// What it takes of its session's memory.
+    bytes: u64,
 }
 
 /// A command that was admitted, for the task that the device knew by its number then.
@@ -387,10 +396,13 @@ impl Engine {
             let words = format!("{} pages are announced, the data set has {stored}", command.page);
             return reply(command, Status::Refused, words.into_bytes());
         }
-        let task = match Program::parse(payload).and_then(|p| self.task(p)) {
+        // Sessions past their lease take no memory.
+        self.expire(now);
+        let (held, room) = (payload.len() as u64 + NOTE_BYTES * command.page, self.room(command));
+        let task = match Program::parse(payload).and_then(|p| self.task(p, held, room)) {
             Ok(task) => task,
             Err(e) if e.kind() == Kind::Exhausted => {
-                return reply(command, Status::Exhausted, Vec::new());
+                return reply(command, Status::Exhausted, e.to_string().into_bytes());
             }
             Err(e) => {
                 log::debug!("INIT is refused: {e}");
@@ -409,7 +421,17 @@ impl Engine {
         answer
     }
 
-    fn task(&mut self, program: Program) -> Result<Task> {
+    /// Bytes that the other tasks of a command's session leave.
+    fn room(&self, command: &Command) -> u64 {
+        let all = self.tasks.range((command.session, 0)..=(command.session, u16::MAX));
+        let others = all.filter(|(key, _)| key.1 != command.task);
+        let taken: u64 = others.map(|(_, task)| task.bytes).sum();
+        self.settings.session_bytes.saturating_sub(taken)
+    }
+
+    /// Makes a task of a program. It takes `held` bytes beside those of its totals and its core,
+    /// and `room` bytes at most.
+    fn task(&mut self, program: Program, held: u64, room: u64) -> Result<Task> {
         let Program { mut function, format, params, elf } = program;
         let slot_bytes = match &function.output {
             Output::Aggregate { sums, .. } => 8 + 24 * sums.len() as u64,
@@ -419,6 +441,14 @@ impl Engine {
         function.slots_max = function.slots_max.min(usize::try_from(slots).unwrap_or(usize::MAX));
         let whole = Compiled::new(&function, format)?;
         whole.check_params(&params)?;
+        let has_core = elf.is_some() || self.settings.cores == Cores::Interpreter;
+        let is_counted = has_core && !mutant!("push_cores_are_not_counted");
+        let core_bytes = if is_counted { Machine::HELD_BYTES } else { 0 };
+        let bytes = held + whole.totals_bytes() + core_bytes;
+        if bytes > room {
+            let what = format!("the task needs {bytes} bytes, its session has {room} left");
+            return Err(Error::new(Kind::Exhausted, what));
+        }
         let core = match (&elf, self.settings.cores) {
             (Some(elf), _) => Some(Machine::with_file(&whole, &params, elf)?),
             (None, Cores::Interpreter) => Some(Machine::new(&whole, &params)?),
@@ -430,7 +460,7 @@ impl Engine {
         let (schema_crc, core) = (whole.function().schema.crc(), core.map(Mutex::new));
         let key = self.enlist(&whole, elf.as_deref());
         let loaded = Loaded { whole, split, params, schema_crc, core, key };
-        Ok(Task { generation: 0, loaded: Arc::new(loaded), totals })
+        Ok(Task { generation: 0, loaded: Arc::new(loaded), totals, bytes })
     }
 
     /// Enters a function into the library, where it is not there yet.

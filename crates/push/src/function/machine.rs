@@ -30,6 +30,10 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Bytes that a core takes of the process that runs it at most: its memory, and as many for
+    /// the copies that undo what a run stores.
+    pub const HELD_BYTES: u64 = 2 * MEMORY;
+
     /// Loads `compiled` with the parameters that INIT brings.
     ///
     /// # Errors
