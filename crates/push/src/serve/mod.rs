@@ -7,7 +7,8 @@
 //!
 //! Invariants
 //! - A host that vanishes, stays silent or does not read costs the others nothing but its session
-//!   until its lease ends. Checked by `silent_and_vanished_hosts_are_forgotten`.
+//!   until its lease ends. Checked by `hosts_that_misbehave_keep_nothing_from_others`,
+//!   `silent_and_vanished_hosts_are_forgotten`, `a_host_that_does_not_read_is_closed`.
 
 mod connection;
 pub mod paced;
