@@ -208,6 +208,31 @@ fn a_host_that_does_not_read_is_closed() {
     assert_eq!(running.end(), (0, 0));
 }
 
+#[test]
+fn what_is_no_socket_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.set");
+    std::fs::write(&path, b"records").unwrap();
+    let (machine, _) = profiled("summarizer-board").unwrap();
+    let engine = Engine::new(set(), Settings { cores: Cores::Twin, ..Settings::default() });
+    let error = Server::listen(&path, engine, machine, Policy::Late, NEVER).err().unwrap();
+    assert_eq!(error.kind(), Kind::Usage, "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"records");
+}
+
+#[test]
+fn a_server_that_ends_leaves_the_socket_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    let first = Running::start_at(&path, Policy::Late, NEVER);
+    std::fs::remove_file(&path).unwrap();
+    let second = Running::start_at(&path, Policy::Late, NEVER);
+    first.end();
+    assert_eq!(groups(&scan(&path, 1, Plan::Push).unwrap()), plain());
+    second.end();
+    assert!(!path.exists(), "a server removes its own");
+}
+
 /// A device that loses its server when a number of answers have come.
 struct Losing<F> {
     device: Remote,

@@ -9,14 +9,18 @@
 //! - A host that vanishes, stays silent or does not read costs the others nothing but its session
 //!   until its lease ends. Checked by `hosts_that_misbehave_keep_nothing_from_others`,
 //!   `silent_and_vanished_hosts_are_forgotten`, `a_host_that_does_not_read_is_closed`.
+//! - A server removes no file but the socket of a server that has ended. Checked by
+//!   `what_is_no_socket_is_not_replaced`,
+//!   `a_server_that_ends_leaves_the_socket_of_another`.
 
 mod connection;
 pub mod paced;
 mod workers;
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +44,9 @@ const SLEEP_MAX: Picos = Picos::from_micros(50_000);
 /// Time for which the thread computes pages before it serves its connections again.
 const TURN: Picos = Picos::from_micros(50);
 
+/// Device and number of a file.
+type Identity = (u64, u64);
+
 /// Which connection, never used again.
 type Peer = u64;
 
@@ -56,6 +63,8 @@ pub struct Server {
     device: Paced<Peer>,
     lease: Picos,
     path: PathBuf,
+    /// What tells the socket at the path from one that another server makes there.
+    socket: Option<Identity>,
     listener: UnixListener,
     /// A byte comes here when a thread has computed what a modelled core waits for.
     bell: UnixStream,
@@ -69,11 +78,39 @@ fn io(path: &Path, what: &str) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::with_source(Kind::Io, what.clone(), e)
 }
 
+fn identity(path: &Path) -> Option<Identity> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Removes the socket that a server has left behind, if there is one.
+fn make_room(path: &Path) -> Result<()> {
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(io(path, "cannot listen")(e)),
+    };
+    if !found.file_type().is_socket() {
+        let what = format!("{}: this is no socket; choose another path", path.display());
+        return Err(Error::new(Kind::Usage, what));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => {
+            let what = format!("{}: another server listens here", path.display());
+            Err(Error::new(Kind::Io, what))
+        }
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(io(path, "cannot replace what is there"))
+        }
+        Err(e) => Err(io(path, "cannot tell whether another server listens here")(e)),
+    }
+}
+
 impl Server {
     /// A device that listens at `path`; a socket left behind by an ended server is replaced.
     ///
     /// # Errors
-    /// [`Kind::Io`] when it cannot listen there, also because another server does.
+    /// [`Kind::Io`] when it cannot listen there, also because another server does,
+    /// [`Kind::Usage`] when what is there is no socket.
     pub fn listen(
         path: &Path,
         engine: Engine,
@@ -81,14 +118,9 @@ impl Server {
         policy: Policy,
         lease: Picos,
     ) -> Result<Server> {
-        if path.exists() {
-            if UnixStream::connect(path).is_ok() {
-                let what = format!("{}: another server listens here", path.display());
-                return Err(Error::new(Kind::Io, what));
-            }
-            std::fs::remove_file(path).map_err(io(path, "cannot replace what is there"))?;
-        }
+        make_room(path)?;
         let listener = UnixListener::bind(path).map_err(io(path, "cannot listen"))?;
+        let socket = identity(path);
         listener.set_nonblocking(true).map_err(io(path, "cannot listen"))?;
         let failed = io(path, "cannot start the threads that compute");
         let (bell, ringer) = UnixStream::pair().map_err(&failed)?;
@@ -102,6 +134,7 @@ impl Server {
             device,
             lease,
             path: path.to_owned(),
+            socket,
             listener,
             bell,
             clock: WallClock::new(),
@@ -281,8 +314,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The next server replaces a socket that stays.
-        let _ = std::fs::remove_file(&self.path);
+        if self.socket.is_some() && identity(&self.path) == self.socket {
+            // The next server replaces a socket that stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
