@@ -604,6 +604,27 @@ fn late_answers_of_a_scan_that_failed_are_not_taken_for_the_next_ones() {
     }
 }
 
+#[test]
+fn records_beyond_a_cores_room_come_as_their_page() {
+    let schema = Schema::new(vec![Column::int("n", 0, 99)]).unwrap();
+    let about = About::new(&schema, Format::Columns, 4096);
+    let records = (0..3000).map(|n| Ok(vec![Value::Int(n % 100)]));
+    let pages = DataSet::of_records(&about, records).unwrap().pages().unwrap();
+    assert_eq!(pages.len(), 1);
+    // 256 columns of 3000 records are 768 KB.
+    let scan = Scan { columns: vec!["n".to_owned(); 256], ..Scan::default() };
+    let (program, _) = scan.plan(&about).unwrap();
+    for cores in [Cores::Interpreter, Cores::Twin] {
+        let about = About { rows: 3000, ..about.clone() };
+        let set = DataSet::of_pages(&about, pages.clone());
+        let settings = Settings { cores, ..Settings::default() };
+        let mut host = Host::new(Local::new(set, settings), 1, 8);
+        let outcome = host.scan(&program, Plan::Push).unwrap();
+        assert_eq!((outcome.raw, outcome.filtered), (1, 0), "{cores:?}: {:?}", outcome.refused);
+        assert_eq!(outcome.answer.rows.len(), 3000, "{cores:?}");
+    }
+}
+
 /// A device that tells its header and is lost before it answers for a page.
 struct Silent {
     about: About,

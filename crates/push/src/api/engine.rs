@@ -34,7 +34,7 @@ use crate::command::{
 };
 use crate::error::{Error, Kind, Result};
 use crate::fault::run_of;
-use crate::function::{Answer, Compiled, Function, Machine, Output, PageResult, Params, Test};
+use crate::function::{Answer, Compiled, Function, Machine, Output, PageResult, Params, Run, Test};
 use crate::page;
 use crate::policy::Commit;
 
@@ -633,14 +633,10 @@ impl Work {
         let (page, header) = (self.page.bytes(), &self.header);
         if self.is_filter && !whole.returns_rows() {
             let split = split.as_ref().and_then(|s| s.host_on(params, page, header).ok());
-            return split.map_or((None, 0), |run| (Some(run.result), run.instructions));
+            return self.of_twin(split);
         }
         let Some(core) = core else {
-            let run = whole.host_on(params, page, header).ok();
-            return run.map_or((None, 0), |run| {
-                let wanted = run.instructions + run.merge_instructions;
-                (Some(run.result), wanted)
-            });
+            return self.of_twin(whole.host_on(params, page, header).ok());
         };
         // A run resets the core, so that a thread that panicked in one leaves nothing behind.
         let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
@@ -654,6 +650,19 @@ impl Work {
                 (Some(result), wanted)
             }
             Err(_) => (None, self.budget),
+        }
+    }
+
+    /// A run of the twin as that of a core, which has no room for more records than its memory
+    /// holds.
+    fn of_twin(&self, run: Option<Run>) -> (Option<PageResult>, u64) {
+        let Some(run) = run else { return (None, 0) };
+        let is_long = |rows: &[u8]| rows.len() as u64 > Machine::ROWS_BYTES;
+        match run.result {
+            PageResult::Rows(rows) if is_long(&rows) && !mutant!("push_twin_has_more_room") => {
+                (None, self.budget)
+            }
+            result => (Some(result), run.instructions + run.merge_instructions),
         }
     }
 }

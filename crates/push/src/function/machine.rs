@@ -33,6 +33,8 @@ impl Machine {
     /// Bytes that a core takes of the process that runs it at most: its memory, and as many for
     /// the copies that undo what a run stores.
     pub const HELD_BYTES: u64 = 2 * MEMORY;
+    /// Most bytes of a page's records that a core has room for.
+    pub const ROWS_BYTES: u64 = OUT_MAX;
 
     /// Loads `compiled` with the parameters that INIT brings.
     ///
