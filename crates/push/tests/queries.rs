@@ -183,8 +183,10 @@ fn fields_that_do_not_fit_are_named() {
         ("1998-09-02,A,1.234", "price"),
         ("1998-09-02,A,1e3", "price"),
         ("1998-09-02,A,", "price"),
+        ("1998-09-02,A,1.5\u{e9}", "price"),
         ("02.09.1998,A,1", "day"),
         ("1998-13-02,A,1", "day"),
+        ("+998-09-02,A,1", "day"),
         ("1998-09-02,AB,1", "flag"),
     ] {
         let error = bad(&format!("day,flag,price\n{row}\n"));

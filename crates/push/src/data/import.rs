@@ -114,9 +114,11 @@ pub(crate) fn decimal(text: &str, scale: u8) -> Option<i64> {
     };
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let all_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && part.is_empty()) || !all_digits(whole) || !all_digits(part) {
+        return None;
+    }
     let (kept, beyond) = part.split_at(part.len().min(scale.into()));
-    let is_number = !(whole.is_empty() && part.is_empty()) && all_digits(whole) && all_digits(part);
-    if !is_number || beyond.bytes().any(|b| b != b'0') {
+    if beyond.bytes().any(|b| b != b'0') {
         return None;
     }
     let magnitude = format!("{whole}{kept:0<width$}", width = usize::from(scale));
@@ -127,7 +129,10 @@ pub(crate) fn decimal(text: &str, scale: u8) -> Option<i64> {
 pub(crate) fn date(text: &str) -> Option<i64> {
     let (year, rest) = text.split_once('-')?;
     let (month, day) = rest.split_once('-')?;
-    let digits = |s: &str, n: usize| (s.len() == n).then(|| s.parse::<u32>().ok()).flatten();
+    let digits = |s: &str, n: usize| {
+        let is_plain = s.len() == n && s.bytes().all(|b| b.is_ascii_digit());
+        is_plain.then(|| s.parse::<u32>().ok()).flatten()
+    };
     let (year, month, day) = (digits(year, 4)?, digits(month, 2)?, digits(day, 2)?);
     let is_day = (1..=12).contains(&month) && (1..=31).contains(&day);
     is_day.then(|| i64::from(year) * 10_000 + i64::from(month) * 100 + i64::from(day))
