@@ -7,6 +7,7 @@ use littoral_push::data::{
     Import, Separator, dblp_like, join_data, join_schema, lineitem, lineitem_schema, promo_parts,
     tbl_line,
 };
+use littoral_push::error::Kind;
 use littoral_push::function::{
     Answer, Compiled, Machine, PageResult, Query as JoinQuery, reference,
 };
@@ -192,4 +193,6 @@ fn fields_that_do_not_fit_are_named() {
         let error = bad(&format!("day,flag,price\n{row}\n"));
         assert!(error.contains("line 2") && error.contains(column), "{error}");
     }
+    let uneven = read("day,flag,price\n1998-09-02,A\n").unwrap_err();
+    assert_eq!(uneven.kind(), Kind::Usage, "{uneven}");
 }

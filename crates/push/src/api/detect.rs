@@ -90,6 +90,9 @@ fn reader<R: Read>(input: R, delimiter: u8) -> csv::Reader<R> {
 }
 
 fn failed(e: csv::Error) -> Error {
+    if e.is_io_error() {
+        return Error::with_source(Kind::Io, "the table cannot be read", e);
+    }
     let line = e.position().map_or(0, csv::Position::line);
     Error::with_source(Kind::Usage, format!("line {line} cannot be read as the others"), e)
 }
@@ -249,6 +252,22 @@ mod tests {
         let many = format!("w\n{many}");
         let table = Table::detect(|| Ok(many.as_bytes()), Format::Columns, 4096).unwrap();
         assert_eq!(table.about.schema.to_text(), "w text 0 0\n");
+    }
+
+    /// A file that fails behind its second line.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the medium fails"))
+        }
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_is_no_mistake_in_it() {
+        let open = || Ok("a,b\n1,2\n".as_bytes().chain(Broken));
+        let error = Table::detect(open, Format::Columns, 4096).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{error}");
     }
 
     #[test]

@@ -29,7 +29,8 @@ impl<R: Read> Import<R> {
     /// Reads `input` under `schema`.
     ///
     /// # Errors
-    /// [`Kind::Usage`] if a CSV header lacks a column, [`Kind::Io`] if it cannot be read.
+    /// [`Kind::Usage`] if a CSV header lacks a column or is no text, [`Kind::Io`] if it cannot be
+    /// read.
     pub fn new(input: R, schema: &Schema, separator: Separator) -> Result<Import<R>> {
         let is_csv = separator == Separator::Comma;
         let mut builder = csv::ReaderBuilder::new();
@@ -67,7 +68,8 @@ impl<R: Read> Import<R> {
 }
 
 fn failed(what: &str, e: csv::Error) -> Error {
-    Error::with_source(Kind::Io, format!("{what} cannot be read"), e)
+    let kind = if e.is_io_error() { Kind::Io } else { Kind::Usage };
+    Error::with_source(kind, format!("{what} cannot be read"), e)
 }
 
 impl<R: Read> Iterator for Import<R> {
