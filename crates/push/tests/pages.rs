@@ -110,6 +110,15 @@ fn a_valid_checksum_does_not_excuse_a_wrong_directory() {
         }
     }
     assert!(refused(8, 5000), "rows");
+    // Texts take no byte of a column page, so that the page has room for any number.
+    let notes = Schema::new(vec![Column::text("note")]).unwrap();
+    let records = (0..70_000).map(|_| vec![Value::Text(vec![])]);
+    let pages = page::write_all(&notes, Format::Columns, 4096, records).unwrap();
+    let rows = |page: &Vec<u8>| page::check(page, &notes).unwrap().rows;
+    assert_eq!(
+        pages.iter().map(rows).collect::<Vec<_>>(),
+        [page::ROWS_MAX, 70_000 - page::ROWS_MAX]
+    );
     assert!(refused(4, 0x0002_0c03), "format");
 }
 

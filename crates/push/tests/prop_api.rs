@@ -605,6 +605,25 @@ fn late_answers_of_a_scan_that_failed_are_not_taken_for_the_next_ones() {
 }
 
 #[test]
+fn sums_over_records_without_numbers_do_not_wrap() {
+    let about =
+        About::new(&Schema::new(vec![Column::text("note")]).unwrap(), Format::Columns, 4096);
+    let records = (0..70_000).map(|_| Ok(vec![Value::Text(vec![])]));
+    let set = DataSet::of_records(&about, records).unwrap();
+    // 2^47 - 1: 65,536 of them fit 64 bits.
+    let scan = Scan { sums: vec!["140737488355327".to_owned()], ..Scan::default() };
+    let (program, _) = scan.plan(&about).unwrap();
+    let settings = Settings { cores: Cores::Twin, ..Settings::default() };
+    for plan in [Plan::Push, Plan::Fetch] {
+        let pages = DataSet::of_pages(set.about(), set.pages().unwrap());
+        let local = Local::new(pages, settings.clone());
+        let outcome = Host::new(local, 1, 8).scan(&program, plan).unwrap();
+        let group = &outcome.answer.groups[&vec![]];
+        assert_eq!(group.totals[0].sum, 70_000 * ((1i128 << 47) - 1), "{plan:?}");
+    }
+}
+
+#[test]
 fn records_beyond_a_cores_room_come_as_their_page() {
     let schema = Schema::new(vec![Column::int("n", 0, 99)]).unwrap();
     let about = About::new(&schema, Format::Columns, 4096);

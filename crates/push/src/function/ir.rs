@@ -8,7 +8,7 @@
 //!   Checked by `expressions_that_may_overflow_are_refused`.
 
 use crate::error::{Error, Kind, Result};
-use crate::page::{ColumnKind, Schema};
+use crate::page::{ColumnKind, ROWS_MAX, Schema};
 
 /// Slots of a group table unless a function says otherwise.
 pub const SLOTS_MAX: usize = 4096;
@@ -20,6 +20,7 @@ const RETURNED_MAX: usize = 256;
 pub(super) const BITMAPS: usize = 8;
 /// Rows of a page are fewer than two to this power.
 const ROWS_LOG2: u32 = 16;
+const _: () = assert!(ROWS_MAX < 1 << ROWS_LOG2);
 
 /// An integer of a record. NULL if one of its columns is NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

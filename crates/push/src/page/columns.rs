@@ -1,7 +1,7 @@
 //! Column pages: a directory, one array per column, bitmaps of NULLs, lists by index.
 
 use super::schema::{ColumnKind, Record, Schema, Value};
-use super::{HEADER_LEN, Header, u32_at};
+use super::{HEADER_LEN, Header, ROWS_MAX, u32_at};
 
 /// Where a column's arrays lie, as offsets in the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +137,9 @@ pub(super) fn fault_of(page: &[u8], header: &Header, schema: &Schema) -> Option<
     let mut free = HEADER_LEN + 8 * schema.columns.len();
     if page.len() < free {
         return Some("no room for the directory".to_owned());
+    }
+    if header.rows > ROWS_MAX {
+        return Some(format!("{} records, more than {ROWS_MAX}: store them again", header.rows));
     }
     for (n, column) in schema.columns.iter().enumerate() {
         let d = directory(page, schema, header.rows, n);

@@ -20,6 +20,9 @@ use littoral_base::codec;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 32;
+/// Most records of a page: page functions sum so many values without an overflow. Only records of
+/// texts, which take no byte of a column page, come near it.
+pub const ROWS_MAX: usize = (1 << 16) - 1;
 /// The first four bytes of a page: `LPG1`.
 pub const MAGIC: u32 = 0x3147_504c;
 
@@ -198,7 +201,7 @@ impl Writer {
                 (full, alone)
             }
             Format::Columns => {
-                let fits = self.columns.bytes_with(Some(record)) <= room;
+                let fits = self.columns.bytes_with(Some(record)) <= room && self.rows < ROWS_MAX;
                 let full = if fits { None } else { self.take() };
                 let alone = self.columns.bytes_with(Some(record)) <= room;
                 self.columns.push(record);
