@@ -178,7 +178,9 @@ impl Table {
                 let found = match about.words(n) {
                     Some(words) => code(words),
                     None if column.kind == ColumnKind::Text => {
-                        return Ok(Value::Text(field.as_bytes().to_vec()));
+                        // Column pages keep no text, whatever stands in it.
+                        let kept = if about.format == Format::Text { field } else { "" };
+                        return Ok(Value::Text(kept.as_bytes().to_vec()));
                     }
                     None => integer(column.kind, field),
                 };
@@ -228,6 +230,7 @@ fn about(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::DataSet;
 
     #[test]
     fn kinds_are_found_in_the_records() {
@@ -252,6 +255,20 @@ mod tests {
         let many = format!("w\n{many}");
         let table = Table::detect(|| Ok(many.as_bytes()), Format::Columns, 4096).unwrap();
         assert_eq!(table.about.schema.to_text(), "w text 0 0\n");
+    }
+
+    #[test]
+    fn texts_with_separators_are_no_fault_where_no_text_is_kept() {
+        let rows: String = (0..5000).map(|n| format!("{n},\"a|b\n{n}\"\n")).collect();
+        let text = format!("id,note\n{rows}");
+        for (format, is_stored) in [(Format::Columns, true), (Format::Text, false)] {
+            let table = Table::detect(|| Ok(text.as_bytes()), format, 4096).unwrap();
+            assert_eq!(table.about.schema.columns[1].kind, ColumnKind::Text);
+            let stored = DataSet::of_records(&table.about, table.records(text.as_bytes()));
+            assert_eq!(stored.is_ok(), is_stored, "{format:?}");
+            let words = stored.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(is_stored || words.contains("text pages"), "{words}");
+        }
     }
 
     /// A file that fails behind its second line.

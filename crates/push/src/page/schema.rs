@@ -275,6 +275,9 @@ pub fn fault_of(schema: &Schema, record: &[Value]) -> Option<String> {
             Value::List(list) if c.kind == ColumnKind::List => {
                 format!("{list:?} is no list of `{}`: ranks ascend, each once", c.name)
             }
+            Value::Text(_) if c.kind == ColumnKind::Text => {
+                format!("`{}` has a `|` or a line feed, which end fields of text pages", c.name)
+            }
             _ => format!("{:?} is not {}", value, c.line().trim_end()),
         };
         (!fits).then(range)
