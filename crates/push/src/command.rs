@@ -2,7 +2,7 @@
 //!
 //! A command is an entry of 64 bytes, a completion one of 16, both little-endian
 //! (`docs/design/push.md` has the bytes). A session is one host's use of the device; it has a quota
-//! of tasks and a lease that every command renews.
+//! of tasks and a lease that every command renews, and every page that a served device has ended.
 //!
 //! How a page is counted once although requests are retried, reordered and answered late:
 //! - each request of a page carries an attempt number; the host accepts answers to the last attempt
@@ -268,7 +268,7 @@ pub struct Quotas {
     pub tasks: usize,
     /// Pages of a task's scan.
     pub pages: u64,
-    /// Time without a command after which a session is forgotten.
+    /// Time without a command and without the end of a page after which a session is forgotten.
     pub lease: Picos,
 }
 
@@ -361,6 +361,14 @@ impl Sessions {
             return;
         }
         self.sessions.retain(|_, s| now.saturating_sub(s.heard) <= lease);
+    }
+
+    /// A page of a session has ended: a host that waits for its pages is not silent.
+    pub fn renew(&mut self, now: Picos, session: u32) {
+        let found = self.sessions.get_mut(&session);
+        if let Some(found) = found.filter(|_| !mutant!("push_pages_renew_no_lease")) {
+            found.heard = found.heard.max(now);
+        }
     }
 
     /// INIT: begins a task of `pages` pages; a task of that number is begun anew.

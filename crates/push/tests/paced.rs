@@ -41,8 +41,13 @@ struct Bench {
 
 impl Bench {
     fn new(policy: Policy) -> Bench {
+        Bench::over(300_000_000, policy)
+    }
+
+    /// A device with a link of so many bytes per second.
+    fn over(link: u64, policy: Policy) -> Bench {
         let set = DataSet::of_records(&about(), records(0)).unwrap();
-        let machine = served(300_000_000, 4, 400, 4096).unwrap();
+        let machine = served(link, 4, 400, 4096).unwrap();
         let quotas = Quotas { sessions: 64, tasks: 4, pages: 1 << 32, lease: LEASE };
         let budget = machine.budget;
         let settings = Settings { cores: Cores::Twin, quotas, budget, ..Settings::default() };
@@ -416,6 +421,33 @@ fn a_task_that_is_begun_anew_is_one_task() {
     bench.init(2, 8, 4);
     let page = bench.ask(2, 8, 0);
     assert_eq!(bench.status(page), Status::Processed);
+}
+
+#[test]
+fn a_lease_lasts_while_pages_end() {
+    // The link takes 0.4 s for a page; the host asks for eight and is silent.
+    let mut bench = Bench::over(10_000, Policy::Host);
+    bench.init(1, 7, 8);
+    (0..8).for_each(|page| {
+        bench.ask(1, 7, page);
+    });
+    let mut raw = 0;
+    while let Some(found) = bench.step() {
+        bench.device.expire();
+        raw += found.iter().filter(|a| a.1.status == Status::Raw).count();
+    }
+    let now = bench.device.now();
+    assert!(now.0 > 2 * LEASE.0, "the pages take more than two leases: {now}");
+    assert_eq!((raw, bench.device.engine().sessions()), (8, 1));
+    let last = bench.end(1, 7, Opcode::Final);
+    assert_eq!(bench.status(last), Status::Result);
+    // Silence behind the last page ends the lease.
+    bench.init(1, 7, 8);
+    bench.run();
+    let now = bench.device.now();
+    bench.device.advance(Picos(now.0 + LEASE.0 + 1));
+    bench.device.expire();
+    assert_eq!(bench.device.engine().sessions(), 0);
 }
 
 #[test]

@@ -286,6 +286,11 @@ impl Engine {
         self.tasks.get(&key).map(|task| task.loaded.key)
     }
 
+    /// A page of a session has ended: its lease begins anew.
+    pub fn renew(&mut self, now: Picos, session: u32) {
+        self.sessions.renew(now, session);
+    }
+
     /// Forgets sessions past their lease.
     pub fn expire(&mut self, now: Picos) {
         self.sessions.expire(now);

@@ -33,6 +33,7 @@ pub(super) struct Connection {
     output: Vec<u8>,
     /// Bytes of the output that are sent.
     sent: usize,
+    /// When bytes came, or an answer went, last.
     heard: Picos,
     is_open: bool,
 }
@@ -55,7 +56,7 @@ impl Connection {
         self.sent < self.output.len()
     }
 
-    /// Whether nothing came for a lease.
+    /// Whether nothing came and nothing was answered for a lease.
     pub(super) fn is_silent(&self, now: Picos, lease: Picos) -> bool {
         now.0.saturating_sub(self.heard.0) > lease.0
     }
@@ -92,7 +93,8 @@ impl Connection {
         found
     }
 
-    pub(super) fn send(&mut self, entry: &[u8; COMPLETION_BYTES], data: &[u8]) {
+    pub(super) fn send(&mut self, now: Picos, entry: &[u8; COMPLETION_BYTES], data: &[u8]) {
+        self.heard = now;
         if self.output.len() - self.sent + data.len() > OUTPUT_MAX {
             self.is_open = false;
             return;
@@ -154,7 +156,7 @@ mod tests {
         let mut connection = Connection::new(stream, Picos(0));
         let (data, mut answers) = (vec![0u8; 1 << 20], 0);
         while connection.is_open() {
-            connection.send(&[0; COMPLETION_BYTES], &data);
+            connection.send(Picos(0), &[0; COMPLETION_BYTES], &data);
             answers += 1;
             assert!(answers <= OUTPUT_MAX / data.len() + 2, "{answers} MiB of answers");
         }

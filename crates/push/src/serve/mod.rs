@@ -221,9 +221,10 @@ impl Server {
 
     /// Sends the answers that have arrived at the end of the modelled link.
     fn send(&mut self) {
+        let now = self.clock.now();
         while let Some((peer, entry, data)) = self.device.response() {
             if let Some(connection) = self.connections.get_mut(&peer) {
-                connection.send(&entry, data.bytes());
+                connection.send(now, &entry, data.bytes());
             }
         }
         let broken = self.connections.iter_mut().filter_map(|(peer, c)| {

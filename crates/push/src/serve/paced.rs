@@ -10,6 +10,8 @@
 //!   `a_host_with_many_requests_is_not_read_meanwhile`.
 //! - The link moves one parcel at a time and a core computes one page at a time. Checked by
 //!   `start_link`, `start_core`.
+//! - A host that waits for its pages keeps its session, however long they take together. Checked by
+//!   `a_lease_lasts_while_pages_end`.
 //! - A session that misbehaves does not change the answers of the others, nor their times by more
 //!   than 2 %. Checked by `others_are_served_beside_sessions_that_misbehave`.
 
@@ -653,6 +655,7 @@ impl<H: Copy + Ord> Paced<H> {
         }
         self.judge(&waiting.page.command, &ran);
         let (completion, data) = self.engine.end(&waiting.page, ran);
+        self.engine.renew(self.now, waiting.page.command.session);
         self.send(waiting.host, completion, data);
         self.retry_finals();
     }
@@ -663,6 +666,7 @@ impl<H: Copy + Ord> Paced<H> {
             let task = self.place(&page);
             // The answer to an older attempt carries no page.
             let (completion, _) = self.engine.end(&page, ran);
+            self.engine.renew(self.now, page.command.session);
             if completion.status != Status::Raw {
                 (parcel.completion, parcel.data) = (completion, Payload::none());
             }
