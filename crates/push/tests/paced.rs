@@ -451,6 +451,16 @@ fn a_lease_lasts_while_pages_end() {
 }
 
 #[test]
+fn functions_run_beside_a_link_of_any_rate() {
+    for link in [100, 10_000] {
+        let mut bench = Bench::over(link, Policy::Device);
+        bench.init(1, 7, 4);
+        let page = bench.ask(1, 7, 0);
+        assert_eq!(bench.status(page), Status::Processed, "{link} B/s");
+    }
+}
+
+#[test]
 fn failures_of_sessions_that_ended_are_forgotten() {
     let mut bench = Bench::new(Policy::Device);
     let program = bench.program(&["m"], &["n * m"]);

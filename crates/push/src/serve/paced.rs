@@ -404,7 +404,7 @@ impl<H: Copy + Ord> Paced<H> {
     fn first_limit(&self) -> u64 {
         let link = self.machine.link_time(u64::from(self.machine.nand.page_bytes));
         let instructions = self.machine.core_time(1_000_000).0.max(1);
-        FIRST_LIMIT * link.0.saturating_mul(1_000_000) / instructions
+        link.0.saturating_mul(FIRST_LIMIT * 1_000_000) / instructions
     }
 
     /// Notes whether a run on a core gave a result.
