@@ -246,6 +246,22 @@ fn a_page_in_anothers_place_is_named_on_every_road() {
     }
 }
 
+#[test]
+fn a_page_of_another_format_is_named_on_every_road() {
+    let good = set(Format::Columns, &some_records(3000));
+    let mut pages = good.pages().unwrap();
+    pages[2] = set(Format::Text, &some_records(3000)).pages().unwrap().remove(2);
+    for plan in [Plan::Push, Plan::Filter, Plan::Fetch] {
+        for cores in [Cores::Interpreter, Cores::Twin] {
+            let set = DataSet::of_pages(good.about(), pages.clone());
+            let settings = Settings { cores, ..Settings::default() };
+            let error = rows(&mut Host::new(Local::new(set, settings), 1, 8), plan).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt, "{plan:?}");
+            assert!(error.to_string().contains("page 2 cannot be read"), "{plan:?}: {error}");
+        }
+    }
+}
+
 /// LA64: a branch to itself; a store of zero to address 0.
 const LOOP: u32 = 0x5000_0000;
 const WILD_STORE: u32 = 0x29c0_0000;

@@ -6,9 +6,10 @@
 //! through [`Engine::control`].
 //!
 //! Invariants
-//! - No page function runs on a page that does not verify or lies in another's place. Checked by
-//!   `a_damaged_page_is_asked_for_again_and_then_named`,
-//!   `a_page_in_anothers_place_is_named_on_every_road`.
+//! - No page function runs on a page that does not verify, lies in another's place or has another
+//!   format. Checked by `a_damaged_page_is_asked_for_again_and_then_named`,
+//!   `a_page_in_anothers_place_is_named_on_every_road`,
+//!   `a_page_of_another_format_is_named_on_every_road`.
 //! - No answer is computed of two data sets. Checked by
 //!   `a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning`.
 //! - A run that fails leaves the totals as they were. Checked by
@@ -543,7 +544,10 @@ impl Engine {
             h.number == asked.command.address || mutant!("push_page_of_another_place")
         };
         let header = page.header(&self.set.about().schema).filter(is_own);
-        let Some(header) = header.filter(|_| loaded.schema_crc == self.schema_crc) else {
+        let is_for = |h: &page::Header| {
+            loaded.schema_crc == self.schema_crc && h.format == loaded.whole.format()
+        };
+        let Some(header) = header.filter(is_for) else {
             return ended(Status::MediaError);
         };
         let is_filter = match commit {

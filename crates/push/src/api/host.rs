@@ -488,7 +488,9 @@ impl Job<'_> {
         // A raw page has travelled: it is verified here, and then no more.
         let check = || page::check(&data, &self.program.function.schema).ok();
         let header = (completion.status == Status::Raw).then(check).flatten();
-        let header = header.filter(|h| h.number == number as u64);
+        let is_own =
+            |h: &page::Header| h.number == number as u64 && h.format == self.program.format;
+        let header = header.filter(is_own);
         let is_damaged = completion.status == Status::Raw && header.is_none();
         let status = if is_damaged { Status::MediaError } else { completion.status };
         match self.account.answered(number, completion.attempt, status) {
