@@ -107,6 +107,9 @@ impl Local {
 
     fn plan(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
         let Some(model) = &self.model else { return Ok(()) };
+        // What an earlier task of this number took is no plan of this one.
+        self.plans.remove(&(command.session, command.task));
+        self.outcome = None;
         let program = Program::parse(payload)?;
         let Program { function, params, format, elf } = program;
         let set = self.engine.set();
@@ -157,6 +160,9 @@ impl Local {
             if command.opcode == Opcode::Init && is_begun {
                 self.plan(command, payload)?;
             }
+            if matches!(command.opcode, Opcode::Final | Opcode::Abort) {
+                self.plans.remove(&(command.session, command.task));
+            }
             return Ok(answer);
         }
         let page = match self.engine.admit(now, command) {
@@ -199,7 +205,39 @@ impl Device for Local {
         }
         self.is_gone = false;
         self.queues.clear();
+        self.plans.clear();
         self.engine.restart();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{About, Host, Plan as Asked, Scan};
+    use crate::device::profiled;
+    use crate::page::{Column, Format, Schema, Value};
+
+    #[test]
+    fn a_plan_ends_with_its_task() {
+        let schema = Schema::new(vec![Column::int("n", 0, 99)]).unwrap();
+        let about = About::new(&schema, Format::Columns, 4096);
+        let records = (0..20_000).map(|n| Ok(vec![Value::Int(n % 100)]));
+        let set = DataSet::of_records(&about, records).unwrap();
+        let mut pages = set.pages().unwrap();
+        let (machine, depth) = profiled("summarizer-board").unwrap();
+        let local = Local::new(set, Settings::default()).modelled(machine, depth, Policy::Late);
+        let mut host = Host::new(local, 1, 4);
+        let about = host.about().unwrap();
+        let (program, _) = Scan::default().plan(&about).unwrap();
+        host.scan(&program, Asked::Push).unwrap();
+        assert!(host.device().outcome().is_some() && host.device().plans.is_empty());
+        // A scan that has no model, as a page is damaged, has no times either.
+        pages[1][300] ^= 1;
+        let mut local = host.into_device();
+        local.engine = Engine::new(DataSet::of_pages(&about, pages), Settings::default());
+        let mut host = Host::new(local, 1, 4);
+        assert!(host.scan(&program, Asked::Push).is_err());
+        assert!(host.device().outcome().is_none() && host.device().plans.is_empty());
     }
 }
