@@ -18,7 +18,9 @@ use std::sync::atomic::AtomicBool;
 
 use libfuzzer_sys::fuzz_target;
 use littoral_base::units::Picos;
-use littoral_push::api::{About, Cores, DataSet, Device, Engine, Host, Remote, Scan, Settings};
+use littoral_push::api::{
+    About, Cores, DataSet, Device, Engine, HEADER_ADDRESS, Host, Remote, Scan, Settings,
+};
 use littoral_push::command::{COMPLETION_BYTES, Command, OPCODES, Opcode, Quotas, Status};
 use littoral_push::device::profiled;
 use littoral_push::page::{Column, Format, Schema, Value};
@@ -32,6 +34,8 @@ struct Bench {
     _folder: tempfile::TempDir,
     path: PathBuf,
     program: Vec<u8>,
+    /// The number of the data set, which INIT sends back.
+    number: u64,
 }
 
 fn set() -> DataSet {
@@ -66,13 +70,16 @@ static BENCH: LazyLock<Bench> = LazyLock::new(|| {
     let (program, _) = scan.plan(&about).expect("the scan fits the schema");
     let program = program.to_bytes();
     let mut device = Remote::open(&path).expect("the server listens");
-    let init = Command { session: 9, page: 4, ..Command::plain(Opcode::Init, 0) };
+    let header = Command::plain(Opcode::Read, HEADER_ADDRESS);
+    device.submit(&header, &[]).expect("the server takes it");
+    let number = device.wait().expect("an answer").0.merged.into();
+    let init = Command { session: 9, page: 4, ..Command::plain(Opcode::Init, number) };
     device.submit(&init, &program).expect("the server takes it");
     assert_eq!(device.wait().expect("an answer").0.status, Status::Processed, "canary");
     let end = Command { session: 9, ..Command::plain(Opcode::Abort, 0) };
     device.submit(&end, &[]).expect("the server takes it");
     device.wait().expect("an answer");
-    Bench { _folder: folder, path, program }
+    Bench { _folder: folder, path, program, number }
 });
 
 /// A message: the length of the data, the command, the data.
@@ -81,10 +88,12 @@ fn message(command: &Command, data: &[u8]) -> Vec<u8> {
 }
 
 /// The command of these fields, each in a small range, and its data.
-fn command(how: u8, bytes: &[u8], program: &[u8]) -> Vec<u8> {
+fn command(how: u8, bytes: &[u8], bench: &Bench) -> Vec<u8> {
     let field = |i: usize| bytes.get(i).copied().unwrap_or(0);
     let opcode = OPCODES[usize::from(how >> 1) % OPCODES.len()];
     let of_header = |n: u8| if n == u8::MAX { u64::MAX } else { u64::from(n) };
+    let address =
+        if opcode == Opcode::Init && field(8) == 0 { bench.number } else { of_header(field(8)) };
     let command = Command {
         id: field(0).into(),
         session: u32::from(field(1) % 6),
@@ -94,11 +103,11 @@ fn command(how: u8, bytes: &[u8], program: &[u8]) -> Vec<u8> {
         bytes: u32::from(field(5)) << 6,
         backlog: u64::from(field(6)) << 20,
         host_page: u64::from(field(7)) << 20,
-        ..Command::plain(opcode, of_header(field(8)))
+        ..Command::plain(opcode, address)
     };
     let rest = bytes.get(9..).unwrap_or_default();
     match opcode {
-        Opcode::Init => message(&command, &littoral_fuzz::edited(program, rest)),
+        Opcode::Init => message(&command, &littoral_fuzz::edited(&bench.program, rest)),
         _ => message(&command, rest),
     }
 }
@@ -110,7 +119,7 @@ fuzz_target!(|data: &[u8]| {
         let (bytes, after) = after.split_at(usize::from(*len).min(after.len()));
         match how % 2 {
             0 => all.extend_from_slice(bytes),
-            _ => all.extend(command(*how, bytes, &bench.program)),
+            _ => all.extend(command(*how, bytes, bench)),
         }
         rest = after;
     }

@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use littoral_base::units::Picos;
 use littoral_push::api::{
-    About, Cores, DataSet, Device, Engine, Host, Outcome, Plan, Program, Remote, Scan, Settings,
+    About, Cores, DataSet, Device, Engine, HEADER_ADDRESS, Host, Outcome, Plan, Program, Remote,
+    Scan, Settings,
 };
 use littoral_push::command::{Command, Completion, Opcode, Quotas, Status};
 use littoral_push::device::profiled;
@@ -24,9 +25,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 const ROWS: i64 = 30_000;
 
 fn set() -> DataSet {
+    set_of(0)
+}
+
+/// The first column of a record, which is never below `add`.
+fn value(n: i64, add: i64) -> i64 {
+    (n % 100 + add).min(99)
+}
+
+/// Data sets of one shape, whose answers differ.
+fn set_of(add: i64) -> DataSet {
     let schema = Schema::new(vec![Column::int("n", 0, 99), Column::int("m", 0, 9)]).unwrap();
     let about = About::new(&schema, Format::Columns, 4096);
-    let record = |n: i64| Ok(vec![Value::Int(n % 100), Value::Int(n % 10)]);
+    let record = |n: i64| Ok(vec![Value::Int(value(n, add)), Value::Int(n % 10)]);
     DataSet::of_records(&about, (0..ROWS).map(record)).unwrap()
 }
 
@@ -45,11 +56,15 @@ impl Running {
     }
 
     fn start_at(path: &Path, policy: Policy, lease: Picos) -> Running {
+        Running::start_with(set(), path, policy, lease)
+    }
+
+    fn start_with(set: DataSet, path: &Path, policy: Policy, lease: Picos) -> Running {
         let (mut machine, _) = profiled("summarizer-board").unwrap();
         machine.cores = 3;
         let quotas = Quotas { sessions: 64, tasks: 4, pages: 1 << 20, lease };
         let settings = Settings { cores: Cores::Twin, quotas, ..Settings::default() };
-        let engine = Engine::new(set(), settings);
+        let engine = Engine::new(set, settings);
         let mut server = Server::listen(path, engine, machine, policy, lease).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
@@ -83,10 +98,14 @@ fn scan(path: &Path, session: u32, plan: Plan) -> Result<Outcome> {
 
 /// The same in plain Rust.
 fn plain() -> Vec<(i64, u64, i128)> {
+    plain_of(0)
+}
+
+fn plain_of(add: i64) -> Vec<(i64, u64, i128)> {
     let mut groups = [(0u64, 0i128); 10];
-    for n in (0..ROWS).filter(|n| n % 100 < 50) {
+    for n in (0..ROWS).filter(|n| value(*n, add) < 50) {
         let group = &mut groups[(n % 10) as usize];
-        *group = (group.0 + 1, group.1 + i128::from(n % 100 * (n % 10)));
+        *group = (group.0 + 1, group.1 + i128::from(value(n, add) * (n % 10)));
     }
     groups.iter().enumerate().map(|(m, g)| (m as i64, g.0, g.1)).collect()
 }
@@ -131,10 +150,12 @@ fn sixty_four_hosts_at_a_time_get_their_answers() {
 
 /// A host that has begun a task.
 fn begun(path: &Path, session: u32) -> Result<Remote> {
-    let mut host = Host::new(Remote::open(path)?, 9999, 1);
-    let (program, _) = Scan::default().plan(&host.about()?)?;
     let mut device = Remote::open(path)?;
-    let init = Command { session, page: 9, ..Command::plain(Opcode::Init, 0) };
+    device.submit(&Command::plain(Opcode::Read, HEADER_ADDRESS), &[])?;
+    let (completion, header) = device.wait()?;
+    let (program, _) = Scan::default().plan(&About::parse(&header)?)?;
+    let number = completion.merged.into();
+    let init = Command { session, page: 9, ..Command::plain(Opcode::Init, number) };
     device.submit(&init, &program.to_bytes())?;
     assert_eq!(device.wait()?.0.status, Status::Processed);
     Ok(device)
@@ -279,6 +300,28 @@ fn a_server_that_vanishes_under_a_scan_and_returns_gives_the_answer() {
         assert_eq!(outcome.losses, 1, "lost after {left} answers");
         assert_eq!(second.unwrap().end().0, 0);
     }
+}
+
+#[test]
+fn a_server_that_returns_with_other_data_is_scanned_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("device");
+    let first = Running::start_at(&path, Policy::Host, NEVER);
+    let mut second = None;
+    // As many records as before, in as many pages.
+    let lose = || {
+        first.end();
+        second = Some(Running::start_with(set_of(7), &path, Policy::Host, NEVER));
+    };
+    // The header twice, then pages.
+    let device = Losing { device: Remote::open(&path).unwrap(), left: 5, lose: Some(lose) };
+    let mut host = Host::new(device, 1, 4);
+    let about = host.about().unwrap();
+    let outcome = host.scan(&program(&about), Plan::Fetch).unwrap();
+    drop(host);
+    assert_eq!(groups(&outcome), plain_of(7));
+    assert_eq!((outcome.losses, outcome.raw), (1, about.pages), "every page is another");
+    second.unwrap().end();
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //!   `a_page_in_anothers_place_is_named_on_every_road`,
 //!   `a_page_of_another_format_is_named_on_every_road`.
 //! - No answer is computed of two data sets. Checked by
-//!   `a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning`.
+//!   `a_data_set_that_is_replaced_in_a_scan_is_scanned_from_its_beginning`,
+//!   `a_server_that_returns_with_other_data_is_scanned_from_its_beginning`.
 //! - A run that fails leaves the totals as they were. Checked by
 //!   `hostile_programs_give_the_answer_by_another_road`.
 //! - The tasks of a session take no more memory than the settings allow, cores included. Checked by
@@ -199,7 +200,7 @@ pub struct Engine {
     /// Functions that tasks have loaded, with what their pages took.
     library: BTreeMap<Key, Entry>,
     schema_crc: u32,
-    /// How many times the data set was replaced.
+    /// Number of the data set; one that replaces it has the next.
     stores: u32,
     faults: Plan,
 }
@@ -227,6 +228,15 @@ impl Engine {
         let schema_crc = set.about().schema.crc();
         let faults = Plan::none();
         Engine { set, settings, sessions, tasks, library, schema_crc, stores: 0, faults }
+    }
+
+    /// The same device, whose data set is numbered by its contents: a host that comes back to a
+    /// device which has begun again knows whether the pages that it has are still the data set's.
+    pub(crate) fn numbered_by_contents(mut self) -> Engine {
+        if !mutant!("push_servers_number_from_zero") {
+            self.stores = self.set.contents_crc();
+        }
+        self
     }
 
     /// Faults of page functions ([`Op::Task`]).
@@ -365,7 +375,7 @@ impl Engine {
         }
     }
 
-    /// READ: the completion's `merged` says how many times the data set was replaced.
+    /// READ: the completion's `merged` is the number of the data set.
     fn read(&self, command: &Command) -> Reply {
         let mut answer = self.contents(command);
         answer.0.merged = self.stores;
@@ -388,7 +398,7 @@ impl Engine {
         }
     }
 
-    /// INIT: the command's address is the count that came with the header; the completion's
+    /// INIT: the command's address is the number that came with the header; the completion's
     /// `bytes` are the slots of the group table, its `merged` the lease.
     fn init(&mut self, now: Picos, command: &Command, payload: &[u8]) -> Reply {
         if payload.len() as u64 > self.settings.memory_bytes {

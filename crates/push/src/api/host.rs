@@ -101,7 +101,7 @@ pub struct Host<D> {
     late: BTreeSet<u16>,
 }
 
-/// What the device stores: its header, and how many times it was replaced.
+/// What the device stores: its header, and its number, which changes when it is replaced.
 type Stored = (About, u32);
 
 /// A scan under way.
@@ -472,7 +472,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// How many times the data set had been replaced when its header was read.
+    /// The number of the data set when its header was read.
     fn stores(&self) -> u32 {
         self.stored.as_ref().map_or(0, |s| s.1)
     }

@@ -20,6 +20,8 @@ use littoral_base::codec;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 32;
+/// Place of the checksum of a page.
+pub(crate) const CHECKSUM_AT: usize = 28;
 /// Most records of a page: page functions sum so many values without an overflow. Only records of
 /// texts, which take no byte of a column page, come near it.
 pub const ROWS_MAX: usize = (1 << 16) - 1;
@@ -93,7 +95,7 @@ pub fn check(page: &[u8], schema: &Schema) -> Result<Header> {
             format!("page {}: written under another schema; read it with that", header.number);
         return Err(corrupt(what));
     }
-    if u32_at(page, 28) != checksum(page, header.valid_bytes) {
+    if u32_at(page, CHECKSUM_AT) != checksum(page, header.valid_bytes) {
         let what = format!("page {}: its checksum does not hold; read it again", header.number);
         return Err(corrupt(what));
     }
@@ -129,7 +131,7 @@ fn header_of(page: &[u8], columns: usize) -> Result<Header> {
 }
 
 fn checksum(page: &[u8], valid_bytes: usize) -> u32 {
-    codec::crc_append(codec::crc(&page[..28]), &page[HEADER_LEN..valid_bytes])
+    codec::crc_append(codec::crc(&page[..CHECKSUM_AT]), &page[HEADER_LEN..valid_bytes])
 }
 
 /// Writes the header of a page whose other bytes are in place.
@@ -144,7 +146,7 @@ fn seal(page: &mut [u8], header: &Header, schema: &Schema) {
     page[16..24].copy_from_slice(&header.number.to_le_bytes());
     page[24..28].copy_from_slice(&schema.crc().to_le_bytes());
     let crc = checksum(page, header.valid_bytes);
-    page[28..32].copy_from_slice(&crc.to_le_bytes());
+    page[CHECKSUM_AT..HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Packs records into pages.

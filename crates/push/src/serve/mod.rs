@@ -129,6 +129,7 @@ impl Server {
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = Workers::start(machine.cores as usize, processors, &ringer);
+        let engine = engine.numbered_by_contents();
         let device = Paced::new(engine, machine, policy).with_workers(workers.map_err(failed)?);
         Ok(Server {
             device,
