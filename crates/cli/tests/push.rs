@@ -192,6 +192,14 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("large.csv"), "{words}");
     assert_eq!(answer(folder, "own.set", &[]), expected);
+    // A lease within which no host is heard, and a socket where something else is.
+    for (socket, lease, wanted) in [("device", "0s", "--lease"), ("own.csv", "60s", "no socket")] {
+        let options = ["serve", "own.set", "--socket", socket, "--lease", lease];
+        let (code, words) = failure(folder, &options);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(words.contains(wanted), "{words}");
+    }
+    assert!(folder.join("own.csv").exists(), "what is no socket stays");
     // No device.
     let (code, words) = failure(folder, &["run", "unix:nothing", "--sum", "qty"]);
     assert_eq!(code, Some(3), "{words}");

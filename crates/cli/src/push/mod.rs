@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use littoral::Machine;
 use littoral::base::error::Class;
+use littoral::base::units::Picos;
 use littoral::device::profile::machine::{DeviceSpec, MachineSpec, Medium};
 use littoral::device::profile::{DeviceKind, Profile};
 use littoral::machine::choice::Word;
@@ -31,6 +32,8 @@ use crate::args::{
 use crate::failure::{Failure, Outcome};
 use crate::{interrupt, out};
 
+/// The shortest lease of a served device: a host must be able to speak within it.
+const LEASE_LEAST: Picos = Picos::from_micros(1_000);
 /// The paper's task queue, whose length it does not give.
 const QUEUE: u32 = 4;
 
@@ -206,6 +209,10 @@ fn served_file(args: &PushServeArgs) -> Result<PathBuf, Failure> {
 }
 
 fn serve(args: &PushServeArgs) -> Outcome {
+    if args.lease < LEASE_LEAST {
+        let what = format!("--lease {}: no host is heard within it; use 1ms or more", args.lease);
+        return Err(Failure::new(Class::Usage, what));
+    }
     let set = DataSet::load(&served_file(args)?)?;
     let about = set.about().clone();
     let link = args.link.0.max(1.0) as u64;
