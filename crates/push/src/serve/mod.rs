@@ -9,6 +9,8 @@
 //! - A host that vanishes, stays silent or does not read costs the others nothing but its session
 //!   until its lease ends. Checked by `hosts_that_misbehave_keep_nothing_from_others`,
 //!   `silent_and_vanished_hosts_are_forgotten`, `a_host_that_does_not_read_is_closed`.
+//! - A host is silent only if nothing of it waits to be read. Checked by
+//!   `a_host_that_was_not_read_was_not_silent`.
 //! - A server removes no file but the socket of a server that has ended. Checked by
 //!   `what_is_no_socket_is_not_replaced`,
 //!   `a_server_that_ends_leaves_the_socket_of_another`.
@@ -245,6 +247,10 @@ impl Server {
 
     /// Forgets sessions and connections past their lease.
     fn sweep(&mut self, now: Picos) {
+        // What hosts said while the server was busy is read first: they were not silent.
+        for peer in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.receive(peer);
+        }
         self.device.expire();
         // A host that the server does not read cannot be heard.
         let is_read = |peer: Peer| self.device.has_room(peer);
@@ -333,18 +339,44 @@ mod tests {
     use crate::device::served;
     use crate::page::{Column, Format, Schema, Value};
 
-    #[test]
-    fn a_host_with_many_requests_is_not_read_meanwhile() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("device");
+    fn server(path: &Path, lease: Picos) -> Server {
         let about =
             About::new(&Schema::new(vec![Column::int("n", 0, 9)]).unwrap(), Format::Columns, 4096);
         let set = DataSet::of_records(&about, (0..9).map(|n| Ok(vec![Value::Int(n)]))).unwrap();
         let settings = Settings { cores: Cores::Twin, ..Settings::default() };
         let machine = served(300_000_000, 4, 400, 4096).unwrap();
         let engine = Engine::new(set, settings);
-        let never = Picos(u64::MAX / 2);
-        let mut server = Server::listen(&path, engine, machine, Policy::Late, never).unwrap();
+        Server::listen(path, engine, machine, Policy::Late, lease).unwrap()
+    }
+
+    #[test]
+    fn a_host_that_was_not_read_was_not_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let lease = Picos::from_micros(1_000);
+        let mut server = server(&path, lease);
+        let mut hosts = [UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap()];
+        server.accept();
+        // The server is busy for longer than a lease; one host speaks meanwhile.
+        let mut message = Vec::new();
+        put_message(&mut message, &Command::plain(Opcode::Read, 0).encode(), &[]);
+        hosts[1].write_all(&message).unwrap();
+        let is_silent =
+            |s: &Server| s.connections.values().all(|c| c.is_silent(s.clock.now(), lease));
+        while !is_silent(&server) {
+            std::thread::yield_now();
+        }
+        server.sweep(server.clock.now());
+        let left: Vec<Peer> = server.connections.keys().copied().collect();
+        assert_eq!(left, [2], "the host that said nothing is forgotten");
+        assert_eq!(server.device.unanswered(2), 1);
+    }
+
+    #[test]
+    fn a_host_with_many_requests_is_not_read_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let mut server = server(&path, Picos(u64::MAX / 2));
         let mut hosts = [UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap()];
         server.accept();
         let mut messages = Vec::new();
