@@ -4,14 +4,18 @@
 //! - A data set is replaced as a whole: until the header of the new one is written, the old one is
 //!   read. Checked by `a_data_set_is_replaced_as_a_whole`.
 //! - A header that was damaged is refused. Checked by `damaged_headers_are_refused`.
+//! - A file is made by one data set at a time. Checked by
+//!   `two_data_sets_of_one_file_are_not_made_at_a_time`.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use littoral_base::codec::{self, Reader, Writer};
 use littoral_device::region::RegionMut;
+use littoral_device::try_lock;
 
 use super::stored::Stored;
 use crate::error::{Error, Kind, Result};
@@ -160,6 +164,31 @@ fn io(what: &str, path: Option<&Path>) -> impl Fn(std::io::Error) -> Error {
     let place = path.map_or_else(|| "memory".to_owned(), |p| p.display().to_string());
     let what = what.to_owned();
     move |e| Error::with_source(Kind::Io, format!("{place}: cannot {what}"), e)
+}
+
+/// The empty file of a new data set, locked, as two data sets of this process would make it under
+/// one name.
+fn draft_file(path: &Path) -> Result<File> {
+    let failed = io("make the file", Some(path));
+    let open = File::options().write(true).create(true).truncate(false).open(path);
+    let file = open.map_err(&failed)?;
+    match try_lock(&file, true) {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => {
+            let what = format!("{}: another store to this data set is under way", path.display());
+            return Err(Error::with_source(Kind::Io, what, e));
+        }
+        // A file system without locks has the file none the less.
+        Ok(()) | Err(_) => {}
+    }
+    // The other store may have ended before the lock: then the file has the data set's name.
+    let place = |m: std::fs::Metadata| (m.dev(), m.ino());
+    let own = file.metadata().map(place).map_err(&failed)?;
+    if std::fs::symlink_metadata(path).map(place).map_err(&failed)? != own {
+        let what = format!("{}: another store has just ended; store again", path.display());
+        return Err(Error::new(Kind::Io, what));
+    }
+    file.set_len(0).map_err(&failed)?;
+    Ok(file)
 }
 
 /// Packs records into pages and hands each on; the number of pages and records.
@@ -343,14 +372,16 @@ impl DataSet {
         Some(path.with_file_name(format!(".{name}.{}.tmp", std::process::id())))
     }
 
-    /// Begins a new data set beside this one.
+    /// Begins a new data set beside this one; one that was begun before is given up.
     ///
     /// # Errors
-    /// [`Kind::Io`] when its file cannot be made.
+    /// [`Kind::Io`] when its file cannot be made, also because another data set of this process is
+    /// making it.
     pub fn begin(&mut self, about: &About) -> Result<()> {
+        self.abandon();
         let mut draft = DataSet::memory(about);
         if let Some(path) = self.path.as_deref().and_then(DataSet::draft_path) {
-            let file = File::create(&path).map_err(io("make the file", Some(&path)))?;
+            let file = draft_file(&path)?;
             draft.store = Store::File(file, about.to_bytes().len() as u64);
             draft.path = Some(path);
         }
@@ -365,8 +396,9 @@ impl DataSet {
 
     /// Gives up the new data set; its file is removed, or stays hidden where that fails.
     pub fn abandon(&mut self) {
-        let left = self.draft.take().and_then(|mut draft| draft.path.take());
-        if let Some(path) = left {
+        let draft = self.draft.take();
+        // Removed while it is locked, so that it is not another data set's.
+        if let Some(path) = draft.as_ref().and_then(|draft| draft.path.as_ref()) {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -481,6 +513,27 @@ mod tests {
         assert_eq!((again.about().rows, again.about().words(1).unwrap()[1].as_str()), (20, "oslo"));
         assert!(again.read(0).unwrap().header(&again.about().schema).is_some());
         assert!(again.read(1).is_err());
+    }
+
+    #[test]
+    fn two_data_sets_of_one_file_are_not_made_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.set");
+        let mut sets = [DataSet::absent(&path, &about()), DataSet::absent(&path, &about())];
+        sets[0].begin(&about()).unwrap();
+        let error = sets[1].begin(&about()).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io);
+        assert!(error.to_string().contains("under way"), "{error}");
+        fill(&mut sets[0], 200);
+        fill(&mut sets[1], 5000);
+        let mut found = DataSet::open(&path).unwrap();
+        assert_eq!(found.about().rows, 5000);
+        assert!(found.read(0).unwrap().header(&about().schema).is_some());
+        // One that is given up leaves the name to the other.
+        sets[0].begin(&about()).unwrap();
+        sets[0].abandon();
+        fill(&mut found, 20);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
