@@ -200,6 +200,13 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
         assert!(words.contains(wanted), "{words}");
     }
     assert!(folder.join("own.csv").exists(), "what is no socket stays");
+    // What a served device decides itself.
+    for options in [&["--policy", "device"][..], &["--profile", "summarizer-board"]] {
+        let options = [&["run", "unix:nothing", "--sum", "qty"][..], options].concat();
+        let (code, words) = failure(folder, &options);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(words.contains("a served device"), "{words}");
+    }
     // No device.
     let (code, words) = failure(folder, &["run", "unix:nothing", "--sum", "qty"]);
     assert_eq!(code, Some(3), "{words}");

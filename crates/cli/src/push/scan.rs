@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use littoral::base::error::Class;
+use littoral::device::profile::machine::Medium;
 use littoral::push::api::{About, Plan, Program, Scan, Shown};
 use littoral::push::data::{lineitem_schema, promo_parts};
 use littoral::push::query::Query;
@@ -62,12 +63,30 @@ fn function(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|e| Failure::new(Class::Environment, what(e)))
 }
 
+/// Refuses what a device of another process decides itself.
+fn served(policy: PolicyWord, has_profile: bool) -> Outcome {
+    let what = match policy {
+        _ if has_profile => {
+            "a served device has times of its own: leave the profile out".to_owned()
+        }
+        PolicyWord::Late | PolicyWord::Host | PolicyWord::Filter => return Ok(()),
+        PolicyWord::Device | PolicyWord::Dynamic | PolicyWord::Static(_) => format!(
+            "--policy {policy}: a served device decides by that of `push serve`; \
+             use host, filter or none"
+        ),
+    };
+    Err(Failure::new(Class::Usage, what))
+}
+
 /// Runs the scan.
 pub(super) fn run(args: &PushRunArgs) -> Outcome {
     let set = &args.set;
     let (machine, name) = place(set.set.as_deref(), set.profile.as_deref(), &set.on)?;
-    let input = machine.spec().device(&name)?.medium.path();
-    let target = Target::open_text(&args.output, input.unwrap_or(Path::new("")))?;
+    let spec = machine.spec().device(&name)?;
+    if matches!(spec.medium, Medium::Unix(_)) {
+        served(args.policy, spec.profile.is_some())?;
+    }
+    let target = Target::open_text(&args.output, spec.medium.path().unwrap_or(Path::new("")))?;
     let device = machine.push_with(&name, policy(args.policy))?;
     let described = device.describe();
     let mut host = host(device, args.depth.into());
