@@ -4,7 +4,7 @@
 
 use littoral_la64::asm::word;
 use littoral_la64::bare::{Alarm, Bare};
-use littoral_la64::interp::{Tier, Trap};
+use littoral_la64::interp::{Limits, Tier, Trap};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x2000;
@@ -471,6 +471,44 @@ fn a_loop_that_changes_its_way_is_made_again() {
         *regions = second.regions();
     }
     assert_eq!(regions, [1, 2]);
+}
+
+/// The loop that a look is in most cannot be a region: of its instructions one is in none, which
+/// links by another register than 1. The second loop of the look becomes one.
+#[test]
+fn a_refused_loop_leaves_the_look_to_the_next_one() {
+    const JUMP: Line<'_> = ("jirl", &[13, 9, 0]);
+    const STEP: Line<'_> = ("addi.d", &[6, 6, -1]);
+    const BEGIN: Line<'_> = ("addi.d", &[6, 0, 60]);
+    const BETWEEN: [Line<'_>; 2] = [("bnez", &[6, -8]), ("addi.d", &[7, 0, 16])];
+    const WORK: [Line<'_>; 2] = [("add.d", &[12, 12, 7]), ("xor", &[14, 14, 12])];
+    const END: [Line<'_>; 5] = [
+        ("addi.d", &[7, 7, -1]),
+        ("bnez", &[7, -60]),
+        ("addi.d", &[5, 5, -1]),
+        ("bnez", &[5, -88]),
+        ("syscall", &[0]),
+    ];
+    let limits = Limits { watch: 4_096, slice: 1_500, aside: false, ..Limits::default() };
+    // Behind the head the loop has a path of one instruction, which is always left.
+    for (first, behind) in [([JUMP, STEP], CODE + 8), ([STEP, JUMP], CODE + 12)] {
+        let mut lines = vec![BEGIN];
+        lines.extend(first);
+        lines.extend(BETWEEN);
+        lines.extend(WORK.iter().cycle().take(14));
+        lines.extend(END);
+        let [first, second] = TIERS.map(|tier| {
+            let mut core = Bare::on_within(tier, limits, LEN);
+            core.write(CODE, &bytes_of(&lines)).expect("inside");
+            core.may_write_code(false);
+            core.state_mut().pc = CODE;
+            [(5, 200), (9, behind)].into_iter().for_each(|(n, x)| core.state_mut().x[n] = x);
+            assert_eq!(core.run(1 << 20), Trap::Syscall);
+            core
+        });
+        assert_eq!(first.state(), second.state());
+        assert!(second.regions() > 0, "no region of the second loop");
+    }
 }
 
 /// Regions are taken away and put back while their loops run.

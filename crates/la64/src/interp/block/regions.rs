@@ -31,6 +31,9 @@ const LOOK_MIN: u64 = 256;
 const RARER_MAX: u64 = 64;
 /// Regions of one look.
 const REGIONS_MAX: u32 = 4;
+/// A look ends when so many of its loops were refused. Of a refused loop the head alone is set
+/// aside: a loop inside it may be worth a region.
+const REFUSED_MAX: usize = 4;
 /// What an instruction of a look, a look, and an instruction of a region cost, in instructions that
 /// translated code retires in that time; and how many of them are retired for each.
 const LOOKED_COST: u64 = 300;
@@ -205,29 +208,46 @@ impl Look {
             self.make_again(code, engine, &mut filling.tier1[self.floats as usize], n, journal);
         }
         drop(filling);
-        for _ in 0..REGIONS_MAX {
+        let (mut made, mut refused) = (0, Vec::new());
+        while made < REGIONS_MAX && refused.len() < REFUSED_MAX {
             let mut filling = generation.fill();
             let filling = &mut filling.tier1[self.floats as usize];
             if engine.is_full(filling) {
                 return;
             }
-            let is_new = |pc: u64| !filling.is_in_region(pc);
+            let is_new = |pc: u64| !refused.contains(&pc) && !filling.is_in_region(pc);
             let Some(head) = tier1::head(&self.trace, &kind, &is_new) else { return };
-            let Some(plan) = plan_of(&self.trace, head, &seen) else { return };
-            // A short look tells too little.
-            let fare = plan.fare(&self.trace);
-            if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
-                return;
+            match self.region_of(code, engine, filling, (head, &seen), journal) {
+                Some(kept) => {
+                    filling.regions.push(kept);
+                    made += 1;
+                }
+                None if mutant!("la64_look_ends_at_a_refused_loop") => return,
+                None => refused.push(head),
             }
-            let Some(doors) = self.translate(engine, filling, (&plan, &seen), journal) else {
-                return;
-            };
-            let (trace, words) = (self.trace.clone(), self.words.clone());
-            let number = code.note_region(plan.list.len() as u64);
-            let judged = Judged::Not;
-            let kept = Kept { head, plan, trace, words, times: 0, doors, judged, number };
-            filling.regions.push(kept);
         }
+    }
+
+    /// The region of the loop at `head`; `None` if it would not be worth it, or cannot be.
+    fn region_of(
+        &self,
+        code: &CodeCache,
+        engine: &tier1::Engine,
+        filling: &mut tier1::Filling,
+        (head, seen): (u64, &Seen),
+        journal: &mut Journal,
+    ) -> Option<Kept> {
+        let plan = plan_of(&self.trace, head, seen)?;
+        // A short look tells too little.
+        let fare = plan.fare(&self.trace);
+        if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
+            return None;
+        }
+        let doors = self.translate(engine, filling, (&plan, seen), journal)?;
+        let (trace, words) = (self.trace.clone(), self.words.clone());
+        let number = code.note_region(plan.list.len() as u64);
+        let judged = Judged::Not;
+        Some(Kept { head, plan, trace, words, times: 0, doors, judged, number })
     }
 
     /// Makes region `n` again if control left it often in the look, and would not if it had the
