@@ -1,7 +1,7 @@
 //! From an entry to a region of LA64 code.
 
 use super::fuse::{Tail, fuse};
-use super::isa::{HI, LO};
+use super::isa::{HI, Inst, LO, RA};
 use super::lower::Lower;
 use super::region::{Block, End, Unfetched, discover};
 use crate::code::Region;
@@ -11,7 +11,8 @@ use littoral_base::mutant;
 /// What the translator assumes of a program beyond the architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conventions {
-    /// HI and LO hold nothing across calls and returns, as the N64 ABI says.
+    /// HI and LO hold nothing across calls and returns, as the N64 ABI says. A jump by another
+    /// register than 31 may be one inside a function, as that of a table is.
     pub calls_lose_products: bool,
 }
 
@@ -69,7 +70,7 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<RegSet> {
                     }
                     match branch.target().filter(|_| !branch.is_call()) {
                         Some(target) => to(target),
-                        None if conventions.calls_lose_products => {
+                        None if conventions.calls_lose_products && crosses(&branch) => {
                             summary.leaves = summary.leaves.union(lost);
                         }
                         None => summary.leaves = RegSet::ALL,
@@ -87,19 +88,37 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<RegSet> {
     live_out(&summaries)
 }
 
+/// Whether a branch to no fixed address of the region is a call or a return.
+fn crosses(branch: &Inst) -> bool {
+    let returns = branch.is("jr") && branch.reads().has(RA);
+    branch.is_call() || returns || mutant!("mips64_tables_lose_products")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How often the region of `code` writes HI or LO, where calls lose them.
+    fn product_writes(code: &[u32]) -> usize {
+        let fetch = |at: u64| code.get((at as usize - 0x1000) / 4).copied();
+        let conventions = Conventions { calls_lose_products: true };
+        let region = translate(0x1000, 0x200_0000, (conventions, false), &fetch).expect("a region");
+        let texts = region.words.iter().filter_map(|&word| littoral_la64::isa::disassemble(word));
+        texts.filter(|text| text.starts_with("movgr2scr")).count()
+    }
+
+    #[test]
+    fn a_jump_by_a_table_keeps_the_product() {
+        // mult $4,$5; mflo $2; jr $3 or $31; nop
+        let writes = |jump: u32| product_writes(&[0x0085_0018, 0x0000_1012, jump, 0]);
+        assert_eq!(writes(0x0060_0008), 2, "of HI and LO");
+        assert_eq!(writes(0x03e0_0008), 0, "of HI and LO");
+    }
 
     #[test]
     fn a_call_that_is_not_made_keeps_the_product() {
         // mult $4,$5; mflo $2; bltzal $6,16; nop; mfhi $3; jr $31; nop
         let code = [0x0085_0018u32, 0x0000_1012, 0x04d0_0010, 0, 0x0000_1810, 0x03e0_0008, 0];
-        let fetch = |at: u64| code.get((at as usize - 0x1000) / 4).copied();
-        let conventions = Conventions { calls_lose_products: true };
-        let region = translate(0x1000, 0x200_0000, (conventions, false), &fetch).expect("a region");
-        let texts = region.words.iter().filter_map(|&word| littoral_la64::isa::disassemble(word));
-        let writes = texts.filter(|text| text.starts_with("movgr2scr")).count();
-        assert_eq!(writes, 2, "of HI and LO");
+        assert_eq!(product_writes(&code), 2, "of HI and LO");
     }
 }
