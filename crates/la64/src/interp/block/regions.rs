@@ -284,10 +284,9 @@ impl Look {
             return;
         }
         if let Some(mut doors) = self.translate(engine, filling, (&plan, &seen), journal) {
-            let Kept { times, doors: ref before, .. } = filling.regions[n];
-            for door in &mut doors {
-                before.iter().for_each(|older| older.renewed(door));
-            }
+            let older = std::mem::take(&mut filling.regions[n].doors);
+            engine.renew_doors(filling, &older, &mut doors);
+            let times = filling.regions[n].times;
             let number = code.note_region(plan.list.len() as u64);
             let judged = Judged::Not;
             filling.regions[n] = Kept { head, plan, trace, words, times, doors, judged, number };

@@ -8,6 +8,7 @@ use super::super::plan::Plan;
 use super::super::trace::{ByAddress, Stretch};
 use super::{At, BLOCK_BYTES_MAX, Engine, Filling, instruction, map_bytes};
 use crate::jit::emit::Asm;
+use littoral_base::mutant;
 
 /// What is kept of a region, to tell whether it is still the one that its loop needs.
 #[derive(Debug)]
@@ -50,11 +51,21 @@ pub(in super::super::super) struct Door {
 }
 
 impl Door {
-    /// The door of a newer region, which takes this one's place.
-    pub(in super::super::super) fn renewed(self, newer: &mut Door) {
-        if self.pc == newer.pc {
-            newer.outside = self.outside;
+    /// Renews the doors of a region that takes the place of one with the doors `older`: the code
+    /// that was there before is the same. Doors that it does not have any more are in the result.
+    /// Those of them that had no code before stay its doors, into the older code.
+    fn renew(older: &[Door], newer: &mut Vec<Door>) -> Vec<Door> {
+        let mut closed = Vec::new();
+        for door in older {
+            match newer.iter().position(|other| other.pc == door.pc) {
+                Some(n) => newer[n].outside = door.outside,
+                None if door.is_alone() || mutant!("la64_region_keeps_its_older_doors") => {
+                    newer.push(*door);
+                }
+                None => closed.push(*door),
+            }
         }
+        closed
     }
 
     /// Whether this is where control enters the region.
@@ -167,6 +178,22 @@ impl Engine {
         Region { block, begins, behind }
     }
 
+    /// The doors `newer` take the place of those of an older region of the same loop. What leads to
+    /// a door that is no more leads to the code that was there before. The lock is held.
+    pub(in super::super::super) fn renew_doors(
+        &self,
+        filling: &mut Filling,
+        older: &[Door],
+        newer: &mut Vec<Door>,
+    ) {
+        let mut closed = Door::renew(older, newer);
+        // The address may be a door of another region by now.
+        closed.retain(|door| self.start_of(door.pc) == Some(door.inside));
+        if !closed.is_empty() {
+            self.turn(filling, &mut Doors::of(closed), false);
+        }
+    }
+
     /// What leads to the code of the doors' addresses leads into the region from now on, or to the
     /// code that was there before. The lock is held.
     pub(in super::super::super) fn turn(
@@ -206,5 +233,20 @@ impl Engine {
                 self.arena.patch(site as usize, start);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_made_again_closes_the_doors_that_it_lacks() {
+        let door = |pc, inside, outside| Door { pc, inside, outside };
+        let older = [door(0, 16, Some(1)), door(4, 32, Some(2)), door(8, 48, None)];
+        let mut newer = vec![door(0, 64, Some(16)), door(12, 80, Some(3))];
+        assert_eq!(Door::renew(&older, &mut newer), [door(4, 32, Some(2))]);
+        let wanted = [door(0, 64, Some(1)), door(12, 80, Some(3)), door(8, 48, None)];
+        assert_eq!(newer, wanted);
     }
 }
