@@ -99,3 +99,29 @@ fn live_behind(blocks: &[Block], conventions: Conventions) -> Vec<u8> {
     let bits = |set: RegSet| (0..6).fold(0, |flags, n| flags | u8::from(set.has(n)) << n);
     live_out(&summaries).into_iter().map(bits).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_exchange_has_barriers_around_and_between_its_loads() {
+        // lock cmpxchg16b [rdi]; hlt
+        let code = [0xf0, 0x48, 0x0f, 0xc7, 0x0f, 0xf4];
+        let fetch = |at: u64, bytes: &mut [u8]| {
+            let rest = code.get(at.wrapping_sub(0x1000) as usize..).unwrap_or_default();
+            let len = rest.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&rest[..len]);
+            len
+        };
+        let conventions = Conventions::default();
+        let region = translate(0x1000, 0x200_0000, conventions, &fetch).expect("a region");
+        let texts = region.words.iter().filter_map(|&word| littoral_la64::isa::disassemble(word));
+        let begin = |text: String| text.split(" $").next().unwrap_or_default().to_string();
+        let is_access = |text: &String| {
+            ["dbar", "ll.d", "ld.d", "sc.q"].iter().any(|name| text.starts_with(name))
+        };
+        let accesses: Vec<String> = texts.map(begin).filter(is_access).collect();
+        assert_eq!(accesses, ["dbar 0x0", "ll.d", "dbar 0x14", "ld.d", "sc.q", "dbar 0x0"]);
+    }
+}

@@ -11,6 +11,7 @@ use super::{Lower, suffix};
 use crate::code::Exit;
 use crate::x86::decode::{Inst, Mem, Operand, Reg};
 use crate::x86::registers::la64;
+use littoral_base::mutant;
 
 impl Lower {
     pub(super) fn locked(&mut self, inst: &Inst) {
@@ -213,14 +214,20 @@ impl Lower {
     }
 
     fn compare_exchange_16(&mut self, address: u8) {
+        const BEHIND_LOADS: i64 = 0x14;
+        let is_ordered = !mutant!("x86_wide_exchange_unordered");
         let misaligned = self.event(Exit::Privileged);
         let (low, high, differ, t) = (self.temp(), self.temp(), self.temp(), self.temp());
         self.rri("andi", t, address, 15);
         self.asm.branch("bnez", &[t.into()], misaligned);
-        // The pair has no barriers of its own.
+        // The three have no barriers of their own. `sc.q` watches from `ll.d` on, so what `ld.d`
+        // reads must not be older.
         self.op("dbar", &[0]);
         let (top, done) = (self.asm.here(), self.asm.label());
         self.rri("ll.d", low, address, 0);
+        if is_ordered {
+            self.op("dbar", &[BEHIND_LOADS]);
+        }
         self.asm.op("ld.d", &[high.into(), address.into(), 8]);
         self.rrr("xor", differ, low, la64(0));
         self.rrr("xor", t, high, la64(2));
@@ -230,6 +237,9 @@ impl Lower {
         self.rrr("sc.q", t, la64(1), address);
         self.asm.branch("beqz", &[t.into()], top);
         self.asm.bind(done);
+        if is_ordered {
+            self.op("dbar", &[0]);
+        }
         self.zero_flag(differ);
         let equal = self.asm.label();
         self.asm.branch("beqz", &[differ.into()], equal);
