@@ -51,6 +51,29 @@ fn limits_and_worn_zones_are_named() {
 }
 
 #[test]
+fn a_read_over_an_unreadable_block_fails_and_names_it() {
+    let mut dev = ModelDevice::new(geometry()).unwrap();
+    let ticket = dev.write(Lba(6), &[7; 512 * 3]).unwrap();
+    dev.wait(ticket).unwrap();
+    dev.fail_reads([7]);
+    let mut two = [0u8; 512 * 2];
+    for at in [6, 7] {
+        let e = dev.read(Lba(at), &mut two).unwrap_err();
+        assert_eq!(e.kind(), Kind::Io);
+        assert!(e.to_string().contains("block 7 cannot be read"), "{e}");
+    }
+    assert_eq!(two, [0; 512 * 2], "a read that fails gives no data");
+    let mut one = [0u8; 512];
+    for at in [6, 8] {
+        dev.read(Lba(at), &mut one).unwrap();
+        assert_eq!(one, [7; 512]);
+    }
+    dev.fail_reads([]);
+    dev.read(Lba(7), &mut one).unwrap();
+    assert_eq!(one, [7; 512]);
+}
+
+#[test]
 fn plans_fail_tear_and_cut_and_others_are_refused() {
     let mut dev = ModelDevice::new(geometry()).unwrap();
     assert_eq!(

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 mod common;
+#[path = "common/one_page.rs"]
+mod one_page;
 
 use std::collections::BTreeSet;
 
@@ -18,6 +20,7 @@ use littoral_store::store::Store;
 use littoral_store::superblock::SALT;
 
 use common::{BLOCK_BYTES, geometry};
+use one_page::one_page;
 
 const ID: u64 = 3;
 /// The first block of a sequential zone that holds pages.
@@ -25,14 +28,7 @@ const SEQUENTIAL: Lba = Lba(3 * 98);
 
 /// A closed store of one page in place, its page, and the redo zone in use.
 fn closed() -> (ModelDevice, Lba, ZoneId) {
-    let device = ModelDevice::new(geometry(1)).unwrap();
-    let mut store = Store::create(device, *b"hostile\0", &[], ID).unwrap();
-    let page = store.allocate().unwrap();
-    store.put(page, b"first").unwrap();
-    store.set_root(Root { top: page, height: 0, records: 1 });
-    store.commit().unwrap();
-    store.checkpoint().unwrap();
-    store.checkpoint().unwrap();
+    let (store, page) = one_page(*b"hostile\0", ID);
     let zone = store.redo_zone_ids()[0];
     (store.into_device(), page, zone)
 }

@@ -4,90 +4,27 @@
 #![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 mod common;
+#[path = "common/one_page.rs"]
+mod one_page;
 
-use std::collections::BTreeSet;
-
-use littoral_base::units::{Lba, ZoneId};
+use littoral_base::units::Lba;
+use littoral_device::zoned::ZonedDevice as _;
 use littoral_device::zoned::model::ModelDevice;
-use littoral_device::zoned::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
-use littoral_device::{Error as DeviceError, Kind as DeviceKind, Result as DeviceResult};
 use littoral_store::error::Kind;
 use littoral_store::pages::{Heat, Pages as _, Root};
 use littoral_store::store::Store;
 
 use common::{BLOCK_BYTES, geometry};
-
-/// A device that fails to read some of its blocks.
-#[derive(Debug)]
-struct Failing {
-    inner: ModelDevice,
-    unreadable: BTreeSet<u64>,
-}
-
-impl ZonedDevice for Failing {
-    fn limits(&self) -> ZonedLimits {
-        self.inner.limits()
-    }
-    fn report(&self, first: ZoneId, count: u32) -> DeviceResult<Vec<ZoneReport>> {
-        self.inner.report(first, count)
-    }
-    fn read(&self, at: Lba, into: &mut [u8]) -> DeviceResult<()> {
-        let end = at.0 + (into.len() / BLOCK_BYTES) as u64;
-        match self.unreadable.range(at.0..end).next() {
-            Some(block) => {
-                Err(DeviceError::new(DeviceKind::Io, format!("block {block} cannot be read")))
-            }
-            None => self.inner.read(at, into),
-        }
-    }
-    fn write(&mut self, at: Lba, data: &[u8]) -> DeviceResult<Ticket> {
-        self.inner.write(at, data)
-    }
-    fn append(&mut self, zone: ZoneId, data: &[u8]) -> DeviceResult<Ticket> {
-        self.inner.append(zone, data)
-    }
-    fn wait(&mut self, ticket: Ticket) -> DeviceResult<Lba> {
-        self.inner.wait(ticket)
-    }
-    fn flush(&mut self) -> DeviceResult<()> {
-        self.inner.flush()
-    }
-    fn open(&mut self, zone: ZoneId) -> DeviceResult<()> {
-        self.inner.open(zone)
-    }
-    fn close(&mut self, zone: ZoneId) -> DeviceResult<()> {
-        self.inner.close(zone)
-    }
-    fn finish(&mut self, zone: ZoneId) -> DeviceResult<()> {
-        self.inner.finish(zone)
-    }
-    fn reset(&mut self, zone: ZoneId) -> DeviceResult<()> {
-        self.inner.reset(zone)
-    }
-}
+use one_page::one_page;
 
 /// The device, with these blocks only unreadable.
-fn failing(mut device: Failing, unreadable: impl IntoIterator<Item = u64>) -> Failing {
-    device.unreadable = unreadable.into_iter().collect();
+fn failing(mut device: ModelDevice, unreadable: impl IntoIterator<Item = u64>) -> ModelDevice {
+    device.fail_reads(unreadable);
     device
 }
 
-fn created(conventional_zones: u32) -> Store<Failing> {
-    let inner = ModelDevice::new(geometry(conventional_zones)).unwrap();
-    let device = Failing { inner, unreadable: BTreeSet::new() };
-    Store::create(device, *b"unread\0\0", &[], 3).unwrap()
-}
-
-/// A store with one page in place, and the page.
-fn store() -> (Store<Failing>, Lba) {
-    let mut store = created(1);
-    let page = store.allocate().unwrap();
-    store.put(page, b"first").unwrap();
-    store.set_root(Root { top: page, height: 0, records: 1 });
-    store.commit().unwrap();
-    store.checkpoint().unwrap();
-    store.checkpoint().unwrap();
-    (store, page)
+fn store() -> (Store<ModelDevice>, Lba) {
+    one_page(*b"unread\0\0", 3)
 }
 
 #[test]
@@ -114,7 +51,8 @@ fn a_superblock_with_an_unreadable_copy_is_found_by_the_other() {
 
 #[test]
 fn a_dead_page_that_cannot_be_read_keeps_no_store_without_conventional_zones_from_opening() {
-    let mut store = created(0);
+    let device = ModelDevice::new(geometry(0)).unwrap();
+    let mut store = Store::create(device, *b"unread\0\0", &[], 3).unwrap();
     let dead = store.append(Heat::Hot, b"dead").unwrap();
     let live = store.append(Heat::Hot, b"live").unwrap();
     store.set_root(Root { top: live, height: 0, records: 1 });
@@ -124,10 +62,11 @@ fn a_dead_page_that_cannot_be_read_keeps_no_store_without_conventional_zones_fro
 }
 
 /// A store whose last group has this image of its page, and the group's blocks.
-fn logged(image: &[u8]) -> (Failing, Lba, Vec<u64>) {
+fn logged(image: &[u8]) -> (ModelDevice, Lba, Vec<u64>) {
     let (mut store, page) = store();
     let zone = store.redo_zone_ids()[0];
-    let end = |store: &Store<Failing>| store.device().report(zone, 1).unwrap()[0].write_pointer.0;
+    let end =
+        |store: &Store<ModelDevice>| store.device().report(zone, 1).unwrap()[0].write_pointer.0;
     let from = end(&store);
     store.put(page, image).unwrap();
     store.commit().unwrap();

@@ -11,6 +11,7 @@
 //! - After a cut every request ends with `Kind::PowerCut`; after a failed flush every request ends
 //!   with `Kind::Poisoned`.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use littoral_base::fault::{Adapter, Op, Plan, Verdict};
@@ -119,6 +120,7 @@ pub struct Emulated<M> {
     ends: Vec<(Lba, Picos)>,
     first_ticket: u64,
     poisoned: bool,
+    unreadable: BTreeSet<u64>,
 }
 
 /// Tickets kept: a ticket this much older than the newest was waited for implicitly.
@@ -128,7 +130,15 @@ impl<M: Medium> Emulated<M> {
     pub(super) fn over(medium: M, table: ZoneTable) -> Self {
         let shared = Shared { plan: Plan::none(), counts: ZonedCounts::default(), timeline: None };
         let shared = Mutex::new(shared);
-        Emulated { medium, table, shared, ends: Vec::new(), first_ticket: 0, poisoned: false }
+        Emulated {
+            medium,
+            table,
+            shared,
+            ends: Vec::new(),
+            first_ticket: 0,
+            poisoned: false,
+            unreadable: BTreeSet::new(),
+        }
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -194,6 +204,12 @@ impl<M: Medium> Emulated<M> {
         }
         self.table.fail(zone, state);
         self.note(zone)
+    }
+
+    /// Makes these blocks, and no others, fail to be read, as sectors of a drive wear out: a read
+    /// that covers one ends with `Kind::Io` and gives no data.
+    pub fn fail_reads(&mut self, blocks: impl IntoIterator<Item = u64>) {
+        self.unreadable = blocks.into_iter().collect();
     }
 
     pub(super) fn restore_power(&mut self) {
@@ -393,6 +409,9 @@ impl<M: Medium> ZonedDevice for Emulated<M> {
         let legal =
             self.blocks_of(into.len()).and_then(|n| self.table.check_read(at, n).map(|()| n));
         let blocks = legal.map_err(|r| self.refuse(r, what()))?;
+        if let Some(block) = self.unreadable.range(at.0..at.0 + blocks).next() {
+            return Err(Error::new(Kind::Io, format!("{}: block {block} cannot be read", what())));
+        }
         self.medium.read(at, into)?;
         if let Verdict::Corrupt(word) = verdict {
             let bit = word % (into.len() as u64 * 8);
