@@ -83,8 +83,11 @@ impl<D: ZonedDevice> Store<D> {
         let dirty = self.dirty.len() as u64 + OPERATION_PAGES;
         let log = redo::group_blocks(self.pending.len(), self.block_bytes())
             + self.image_blocks(OPERATION_PAGES);
+        // Neither the next group nor that of the images may be longer than a part can say.
+        let most = redo::group_blocks_max(self.block_bytes());
         self.redo_at + log > capacity
-            || self.image_blocks(dirty) > capacity / 2
+            || log > most
+            || self.image_blocks(dirty) > most.min(capacity / 2)
             || dirty > self.dirty_in_memory()
     }
 

@@ -179,6 +179,7 @@ impl<'a> Part<'a> {
 
 impl GroupId {
     fn part(&self, cut: Cut, index: u32, piece: &[u8], bytes: usize) -> Vec<u8> {
+        debug_assert!(cut.len as u64 <= u64::from(u32::MAX), "a checkpoint comes before");
         let mut w = Writer::new();
         w.u32(MAGIC).u32(cut.data).u32(index).u32(cut.len as u32);
         w.u64(self.store).u64(self.epoch).u64(self.sequence).raw(piece).pad_to(bytes);
@@ -286,6 +287,14 @@ pub fn group_blocks(len: usize, block_bytes: usize) -> u64 {
     Cut::of(0, len, block_bytes).blocks()
 }
 
+/// Blocks of a group that may hold its longest body: a part gives the length as u32.
+///
+/// A body for which [`group_blocks`] says no more than this has a length that fits.
+#[inline]
+pub const fn group_blocks_max(block_bytes: usize) -> u64 {
+    u32::MAX as u64 / piece_bytes(block_bytes) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,6 +314,17 @@ mod tests {
         assert_eq!(next_entry(&mut r), Some(Entry::Image(Lba(6), b"image")));
         assert_eq!(next_entry(&mut r), Some(Entry::Root(root)));
         assert_eq!((next_entry(&mut r), r.remaining()), (None, 0));
+    }
+
+    #[test]
+    fn groups_of_the_most_blocks_have_a_length_that_a_part_can_say() {
+        for block_bytes in [512, 4096, 65_536] {
+            let most = group_blocks_max(block_bytes);
+            let longest = (most - 1) * piece_bytes(block_bytes) as u64;
+            assert_eq!(group_blocks(longest as usize, block_bytes), most);
+            assert!(longest <= u64::from(u32::MAX), "{longest} at {block_bytes}");
+            assert!(group_blocks(u32::MAX as usize + 1, block_bytes) > most, "{block_bytes}");
+        }
     }
 
     fn read(id: &GroupId, blocks: &[u8]) -> Option<(Vec<u8>, bool)> {
