@@ -16,6 +16,7 @@
 //!   is lost for a full one that can only be read.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use littoral_base::codec::{Reader, Writer, mend, seal, unseal};
@@ -178,28 +179,51 @@ fn cut_short(file: &File, g: &Geometry) -> Result<()> {
 /// `Kind::Foreign`, `Kind::Corrupt`, `Kind::Profile` for a geometry that cannot be, `Kind::Io`.
 pub(super) fn read(file: &File, reading: Reading) -> Result<(Geometry, Vec<Zone>, Vec<String>)> {
     let mut block = vec![0; HEADER_BYTES];
-    if file.read_exact_at(&mut block, 0).is_err() {
-        let text = "is no littoral zoned device (shorter than a header)";
-        return Err(Error::new(Kind::Foreign, text));
-    }
+    file.read_exact_at(&mut block, 0).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let text = "is no littoral zoned device (shorter than a header)";
+            Error::new(Kind::Foreign, text)
+        }
+        _ => Error::with_source(Kind::Io, "header at offset 0", e),
+    })?;
     let geometry = decode_header(&mut block, reading)?;
     geometry.validate()?;
     // Checked before the table is read: a length that cannot be must not become an allocation.
     if reading == Reading::Strict {
         cut_short(file, &geometry)?;
     }
-    let (records, notes) = read_records(file, &geometry, reading)?;
+    let read_at = |bytes: &mut [u8], at: u64| file.read_exact_at(bytes, at);
+    let (records, notes) = read_records(&read_at, &geometry, reading)?;
     Ok((geometry, records, notes))
 }
 
-fn read_records(file: &File, g: &Geometry, reading: Reading) -> Result<(Vec<Zone>, Vec<String>)> {
-    let (mut records, mut notes) = (Vec::new(), Vec::new());
+/// Fills the bytes from an offset of the file.
+type ReadAt<'a> = dyn Fn(&mut [u8], u64) -> io::Result<()> + 'a;
+
+fn read_records(
+    read_at: &ReadAt<'_>,
+    g: &Geometry,
+    reading: Reading,
+) -> Result<(Vec<Zone>, Vec<String>)> {
+    let (mut records, mut notes, mut unread) = (Vec::new(), Vec::new(), 0u32);
     for zone in (0..g.zones()).map(ZoneId) {
         let mut bytes = [0; RECORD_BYTES];
         let at = HEADER_BYTES as u64 + u64::from(zone.0) * RECORD_BYTES as u64;
-        file.read_exact_at(&mut bytes, at)
-            .map_err(|e| Error::with_source(Kind::Corrupt, "zone records are cut short", e))?;
         let name = || format!("record of zone {zone} (offset {at})");
+        match read_at(&mut bytes, at) {
+            Ok(()) => {}
+            // Never guessed: a header may name more zones than memory has room for.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Error::with_source(Kind::Corrupt, "zone records are cut short", e));
+            }
+            Err(e) if reading == Reading::Strict => {
+                return Err(Error::with_source(Kind::Io, name(), e).at_zone(zone.0).at_offset(at));
+            }
+            Err(_) => {
+                unread += 1;
+                bytes.fill(0);
+            }
+        }
         let found = decode_record(zone, &bytes, g);
         if reading == Reading::Strict {
             let found = found.ok_or_else(|| {
@@ -219,6 +243,9 @@ fn read_records(file: &File, g: &Geometry, reading: Reading) -> Result<(Vec<Zone
         }
         let lost = || lost_record(g.kind(zone), g.capacity_blocks);
         records.push(found.or_else(mended).unwrap_or_else(lost));
+    }
+    if unread > 0 {
+        notes.push(format!("{unread} of {} zone records cannot be read", g.zones()));
     }
     Ok((records, notes))
 }
@@ -248,6 +275,31 @@ mod tests {
         let e = decode_header(&mut old.clone(), Reading::Strict).unwrap_err();
         assert_eq!(e.kind(), Kind::Corrupt);
         assert_eq!(decode_header(&mut old, Reading::Salvage).unwrap(), geometry());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_costs_repair_its_zone_alone() {
+        let g = geometry();
+        let zone = |state, written_blocks| Zone { state, written_blocks, resets: 3 };
+        let kept = [zone(ZoneState::NotWritePointer, 0), zone(ZoneState::Closed, 5)];
+        let read_until = |kind: io::ErrorKind| {
+            move |bytes: &mut [u8], at: u64| -> io::Result<()> {
+                let i = (at as usize - HEADER_BYTES) / RECORD_BYTES;
+                let record = kept.get(i).ok_or_else(|| io::Error::from(kind))?;
+                bytes.copy_from_slice(&encode_record(ZoneId(i as u32), *record));
+                Ok(())
+            }
+        };
+        let fails = read_until(io::ErrorKind::Other);
+        let (found, notes) = read_records(&fails, &g, Reading::Salvage).unwrap();
+        assert_eq!(found[..2], kept);
+        assert_eq!(found[2], lost_record(ZoneKind::Sequential, g.capacity_blocks));
+        assert!(notes.iter().any(|n| n == "1 of 3 zone records cannot be read"), "{notes:?}");
+        let e = read_records(&fails, &g, Reading::Strict).unwrap_err();
+        assert_eq!(e.kind(), Kind::Io);
+        let ends = read_until(io::ErrorKind::UnexpectedEof);
+        let e = read_records(&ends, &g, Reading::Salvage).unwrap_err();
+        assert_eq!(e.kind(), Kind::Corrupt);
     }
 
     #[test]
