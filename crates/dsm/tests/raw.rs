@@ -290,8 +290,8 @@ fn a_fault_that_is_nobodys_goes_where_it_went_before() {
     assert_eq!(out.status.signal(), Some(11));
 }
 
-/// A signal that a process sends, which is no fault of an access, ends the process by default. Where
-/// it is ignored, shared memory works on.
+/// A signal that a process sends, which is no fault of an access, ends the process by default.
+/// Where it is ignored, shared memory works on.
 #[test]
 fn a_signal_that_was_sent_does_what_it_did_before() {
     const CHILD: &str = "DSM_TEST_SENT";

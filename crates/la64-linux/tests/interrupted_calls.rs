@@ -416,8 +416,8 @@ fn a_signal_that_a_thread_sends_itself_may_have_the_code_of_a_fault() {
     ok(asm.data("info", &info));
 }
 
-/// A timer sends SIGFPE, which is ignored, while a call waits; the handler of another timer ends the
-/// program.
+/// A timer sends SIGFPE, which is ignored, while a call waits; the handler of another timer ends
+/// the program.
 #[test]
 fn an_ignored_signal_of_a_fault_interrupts_no_call() {
     const TIMER_CREATE: i64 = 107;

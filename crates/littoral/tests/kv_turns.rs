@@ -217,8 +217,8 @@ fn a_backup_is_not_written_into_one_that_is_under_way() {
     assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy);
     assert!(!path.exists());
     assert_eq!(std::fs::read(&draft).unwrap(), b"of another process");
-    // A process that was killed leaves its draft without the lock. Closing the file would leave it to
-    // a child that another test is starting.
+    // A process that was killed leaves its draft without the lock. Closing the file would leave it
+    // to a child that another test is starting.
     other.unlock().unwrap();
     assert_eq!(kv::backup(&kv, &path).unwrap(), KEYS);
     assert!(!draft.exists());

@@ -173,8 +173,9 @@ impl Space {
         }
     }
 
-    /// Makes the areas of a range what a refused mapping has left there, and the rest a reservation:
-    /// kernels before 6.12 unmap the place of a mapping before they refuse it, others leave it.
+    /// Makes the areas of a range what a refused mapping has left there, and the rest a
+    /// reservation: kernels before 6.12 unmap the place of a mapping before they refuse it, others
+    /// leave it.
     fn settle(&mut self, start: u64, end: u64) {
         self.split(start, end);
         let inside = self.areas.range(start..end).map(|(&at, area)| (at, area.end));
@@ -232,8 +233,8 @@ mod tests {
         assert_eq!(raw::call_now(&window, libc::SYS_mincore, args), 0, "a hole");
     }
 
-    /// What a kernel before 6.12 does to the place of a mapping that it refuses. A page alone is too
-    /// small a hole for what other threads map.
+    /// What a kernel before 6.12 does to the place of a mapping that it refuses. A page alone is
+    /// too small a hole for what other threads map.
     #[test]
     fn a_refused_mapping_takes_what_the_kernel_unmapped() {
         let window = raw::reserve(&[1 << 32]).unwrap();
