@@ -10,6 +10,7 @@
 use std::ffi::{c_int, c_void};
 use std::io::Write as _;
 
+use littoral_base::mutant;
 use littoral_dsm::Error;
 use littoral_dsm::job::member::Inside;
 use littoral_dsm::runtime::leave;
@@ -41,8 +42,8 @@ pub fn warn(rank: &Rank, what: &str) {
 
 /// Ends the job for this reason.
 pub fn die(what: &str, code: i32) -> ! {
-    if Inside::is_marked() {
-        end_inside(what, code);
+    if Inside::is_marked() || Rank::is_child() {
+        end_plainly(["", what], code);
     }
     let rank = Rank::current();
     say(rank, what);
@@ -61,21 +62,27 @@ pub fn need(call: &str) -> &'static Rank {
 
 #[cold]
 fn missing(call: &str) -> ! {
-    let why = if Rank::is_child() {
-        "in a child made by fork, which is no rank; let the rank itself call it"
-    } else {
-        "outside of jia_init and jia_exit; call jia_init first"
-    };
-    die(&format!("{call} {why}"), 2)
+    const NO_RANK: &str = " in a child made by fork, which is no rank; let the rank itself call it";
+    if Rank::is_child() {
+        if mutant!("jia_child_allocates") {
+            die(&format!("{call}{NO_RANK}"), 2);
+        }
+        // Another thread of the rank may have been in malloc at the fork: here it stays locked.
+        end_plainly([call, NO_RANK], 2);
+    }
+    die(&format!("{call} outside of jia_init and jia_exit; call jia_init first"), 2)
 }
 
-/// Ends the process in a signal's handler whose thread is in an operation of the library: by calls
-/// that any state allows. The others see that it is gone.
-fn end_inside(what: &str, code: i32) -> ! {
-    // SAFETY: both ranges are slices; the calls are safe in a signal's handler.
+/// Ends the process with a line of these parts, by calls that any state allows: in a signal's
+/// handler whose thread is in an operation of the library, or in a forked child. The others see
+/// that a rank is gone.
+fn end_plainly(parts: [&str; 2], code: i32) -> ! {
+    let line = ["littoral jia: ", parts[0], parts[1], "\n"];
+    let line = line
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: the vectors are slices, which are read; the calls are safe in a signal's handler.
     unsafe {
-        libc::write(2, what.as_ptr().cast(), what.len());
-        libc::write(2, c"\n".as_ptr().cast(), 1);
+        libc::writev(2, line.as_ptr(), line.len() as c_int);
         libc::_exit(code)
     }
 }
@@ -102,7 +109,7 @@ extern "C" fn at_exit(code: c_int, _data: *mut c_void) {
     let Some(rank) = Rank::current().filter(|_| code == 0) else { return };
     const WHAT: &str = "the program ended without jia_exit; call it on every rank before the end";
     if Inside::is_marked() {
-        end_inside(WHAT, 2);
+        end_plainly(["", WHAT], 2);
     }
     let me = rank.member.rank();
     say(Some(rank), WHAT);
