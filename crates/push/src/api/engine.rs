@@ -234,7 +234,7 @@ impl Engine {
     /// device which has begun again knows whether the pages that it has are still the data set's.
     pub(crate) fn numbered_by_contents(mut self) -> Engine {
         if !mutant!("push_servers_number_from_zero") {
-            self.stores = self.set.contents_crc();
+            self.stores = self.set.contents_number();
         }
         self
     }

@@ -333,28 +333,22 @@ impl DataSet {
         }
     }
 
-    /// CRC32C of the checksums of all pages: of two data sets with other contents, all but one in
-    /// 2^32 differ in it. A page that cannot be read counts as zeros.
-    pub(super) fn contents_crc(&self) -> u32 {
-        (0..self.about.pages).fold(0, |crc, n| codec::crc_append(crc, &self.checksum_of(n)))
-    }
-
-    fn checksum_of(&self, page: u64) -> [u8; 4] {
-        let mut sum = [0; 4];
+    /// A number of the contents: another data set has another one, but for one in 2^32. Of a file it
+    /// follows from what the system says of it, which another file and every change alter, so that
+    /// no page is read; of pages in memory from their checksums.
+    pub(super) fn contents_number(&self) -> u32 {
         match &self.store {
             Store::Memory(pages) => {
-                let found = pages[page as usize].bytes().get(page::CHECKSUM_AT..);
-                if let Some(found) = found.and_then(<[u8]>::first_chunk) {
-                    sum = *found;
-                }
+                let place = page::CHECKSUM_AT..page::HEADER_LEN;
+                let checksums = pages.iter().filter_map(|page| page.bytes().get(place.clone()));
+                checksums.fold(0, codec::crc_append)
             }
-            Store::File(file, start) => {
-                let at = start + page * self.about.page_bytes as u64 + page::CHECKSUM_AT as u64;
-                // A scan names the page that it cannot read.
-                let _ = file.read_exact_at(&mut sum, at);
-            }
+            Store::File(file, _) => file.metadata().map_or(0, |m| {
+                let changed = [m.ctime() as u64, m.ctime_nsec() as u64];
+                let words = [m.dev(), m.ino(), m.size(), changed[0], changed[1]];
+                codec::crc(&words.map(u64::to_le_bytes).concat())
+            }),
         }
-        sum
     }
 
     /// All pages, in memory.
@@ -513,6 +507,27 @@ mod tests {
         assert_eq!((again.about().rows, again.about().words(1).unwrap()[1].as_str()), (20, "oslo"));
         assert!(again.read(0).unwrap().header(&again.about().schema).is_some());
         assert!(again.read(1).is_err());
+    }
+
+    #[test]
+    fn the_number_of_a_data_set_is_that_of_its_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.set");
+        let mut stored = DataSet::absent(&path, &about());
+        fill(&mut stored, 200);
+        let number = || DataSet::open(&path).unwrap().contents_number();
+        let first = number();
+        assert_eq!(number(), first, "a server that returns has the same data");
+        fill(&mut stored, 200);
+        assert_ne!(number(), first, "the file is another one");
+        let in_memory = |n| {
+            let mut set = DataSet::absent(&path, &about());
+            let pages = [1, n].map(|n| Stored::new(vec![n; 64]));
+            set.store = Store::Memory(pages.to_vec());
+            set.contents_number()
+        };
+        assert_eq!(in_memory(2), in_memory(2));
+        assert_ne!(in_memory(2), in_memory(3));
     }
 
     #[test]
