@@ -18,6 +18,7 @@
 //!   `a_forked_child_does_not_read_what_its_parent_rewrites`.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use rustix::io::Errno;
 /// How long a child may take from its fork to its program, in naps of [`NAP`].
 const NAPS_MAX: u32 = 1000;
 const NAP: Duration = Duration::from_millis(5);
+/// How often the system's list of locks is read for one that it must have.
+const LOOKS: usize = 8;
 
 /// Locks `file` for one owner, or together with others that only read it. Where the owner is gone
 /// and a child that it was starting has the lock still, waits for that child, at most five seconds.
@@ -69,8 +72,27 @@ fn is_left_behind(file: &File) -> bool {
         return false;
     }
     let Ok(inode) = file.metadata().map(|m| m.ino()) else { return false };
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    owners(&locks, inode).any(is_gone)
+    has_gone_owner(std::iter::repeat_with(listed), inode)
+}
+
+/// Whether an owner is gone by the first of the `lists` that has an owner. The system makes its list
+/// anew for every read of it, and goes on by a count of locks: where others gave theirs back between
+/// two reads, the list lacks locks that were there all the time.
+fn has_gone_owner(lists: impl Iterator<Item = String>, inode: u64) -> bool {
+    let is_listed = |locks: &String| owners(locks, inode).next().is_some();
+    let looks = if mutant!("device_locks_listed_once") { 1 } else { LOOKS };
+    let found = lists.take(looks).find(is_listed);
+    found.is_some_and(|locks| owners(&locks, inode).any(is_gone))
+}
+
+/// The system's list of locks, in as few reads as it allows.
+fn listed() -> String {
+    let mut bytes = Vec::with_capacity(64 << 10);
+    if let Ok(mut locks) = File::open("/proc/locks") {
+        // What was read before an error is listed.
+        let _ = locks.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The processes that have a lock on the file with this number, by the lines of `/proc/locks`:
@@ -175,7 +197,7 @@ impl Drop for OwnedFile {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
 
     use super::*;
     use crate::raw::fork::{in_child, leaves_an_orphan};
@@ -253,6 +275,17 @@ mod tests {
         assert_eq!(owners(list, 42).collect::<Vec<_>>(), [8, 10]);
         assert_eq!(owners(list, 1).count(), 0);
         assert!(!is_gone(std::process::id()) && !is_gone(0) && !is_gone(1));
+    }
+
+    #[test]
+    fn a_lock_that_one_list_lacks_is_looked_for_in_the_next() {
+        // No process has a number as large.
+        let gone = "2: FLOCK  ADVISORY  WRITE 2147483647 fe:00:42 0 EOF\n";
+        let lists = |has: &[&str]| has.iter().map(|&list| list.to_owned()).collect::<Vec<_>>();
+        assert!(has_gone_owner(lists(&["", "1: FLOCK\n", gone]).into_iter(), 42));
+        let owned = format!("1: FLOCK  ADVISORY  WRITE {} fe:00:42 0 EOF\n", std::process::id());
+        assert!(!has_gone_owner(lists(&["", &owned, gone]).into_iter(), 42), "it has an owner");
+        assert!(!has_gone_owner(std::iter::repeat(String::new()), 42), "another namespace's");
     }
 
     #[test]
