@@ -6,11 +6,13 @@
 //! - What has been judged is on disk before the next step begins ([`record`]).
 //! - A measurement that fails leaves its claims `failed` with the failure's words; it is never
 //!   replaced by an expected value. Checked by `a_measurement_that_fails_is_not_taken_for_skipped`.
-//! - A claim is `skipped` only where its reason says so by its first word ([`is_skipped`]).
+//! - A claim is `skipped` only where its reason is not [`Unanswered::Failed`]; the words of a reason
+//!   decide nothing. Checked by `the_words_of_a_reason_decide_nothing`.
 
 pub mod record;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use littoral_base::mutant;
@@ -42,22 +44,63 @@ pub struct Options {
     pub kept: BTreeMap<String, f64>,
 }
 
-/// A figure, or why there is none: a reason of [`is_skipped`], or else the words of what failed.
-pub type Answer = std::result::Result<Figure, String>;
+/// A figure, or why there is none.
+pub type Answer = std::result::Result<Figure, Unanswered>;
 
-/// How the reason of a claim begins that needs what this host does not have.
-pub const MISSING: &str = "missing: ";
-/// How the reason of a claim begins that the options leave out.
-pub const LEFT_OUT: &str = "left out: ";
-
-/// The reason of a claim that needs `what`, which this host does not have.
-pub fn missing(what: impl std::fmt::Display) -> String {
-    format!("{MISSING}{what}")
+/// Why a claim has no figure.
+///
+/// The words of a failure become one by `?`. There is no way back to words alone, so that what is
+/// missing cannot turn into a failure on its way to an [`Answer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// It needs this, which the host does not have: the claim is skipped.
+    Missing(String),
+    /// The options leave it out, for this reason: the claim is skipped.
+    LeftOut(String),
+    /// Measuring it ended with this error: the claim has failed.
+    Failed(String),
 }
 
-/// Whether a claim with this reason was not measured at all; with any other its measurement failed.
-pub fn is_skipped(why: &str) -> bool {
-    [MISSING, LEFT_OUT].iter().any(|begin| why.starts_with(begin))
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Missing(what) => write!(f, "missing: {what}"),
+            Unanswered::LeftOut(why) => write!(f, "left out: {why}"),
+            Unanswered::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl From<String> for Unanswered {
+    fn from(why: String) -> Self {
+        Unanswered::Failed(why)
+    }
+}
+
+impl From<&str> for Unanswered {
+    fn from(why: &str) -> Self {
+        Unanswered::Failed(why.to_owned())
+    }
+}
+
+impl From<Error> for Unanswered {
+    fn from(error: Error) -> Self {
+        Unanswered::Failed(error.to_string())
+    }
+}
+
+/// For a reason that several claims share.
+impl From<&Unanswered> for Unanswered {
+    fn from(shared: &Unanswered) -> Self {
+        shared.clone()
+    }
+}
+
+/// The reason of a claim that needs `what`, which this host does not have.
+pub fn missing(what: impl fmt::Display) -> Unanswered {
+    Unanswered::Missing(what.to_string())
 }
 
 /// One measurement and the claims it answers.
@@ -73,8 +116,8 @@ pub struct Step {
 /// Measures; one answer a claim of its step, in the same order.
 pub type Measure = Box<dyn FnMut(&Options) -> Vec<Answer>>;
 
-impl std::fmt::Debug for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Step").field("name", &self.name).field("claims", &self.claims).finish()
     }
 }
@@ -189,10 +232,12 @@ fn judged<'a>(
 ) -> impl Iterator<Item = Claim> + 'a {
     answered.map(|(id, answer)| match answer {
         Ok(figure) => targets.get(id).measured(&figure),
-        Err(why) if is_skipped(&why) || mutant!("bench_failure_reads_skipped") => {
-            targets.get(id).skipped(why)
+        Err(Unanswered::Failed(why)) if !mutant!("bench_failure_reads_skipped") => {
+            targets.get(id).failed(why)
         }
-        Err(why) => targets.get(id).failed(why),
+        Err(why @ (Unanswered::Missing(_) | Unanswered::LeftOut(_) | Unanswered::Failed(_))) => {
+            targets.get(id).skipped(why.to_string())
+        }
     })
 }
 
@@ -280,7 +325,10 @@ mod tests {
     #[test]
     fn a_measurement_that_fails_is_not_taken_for_skipped() {
         let answers = |_: &Options| -> Vec<Answer> {
-            vec![Err("the peer ended with code 1".into()), Err(format!("{LEFT_OUT}by --quick"))]
+            vec![
+                Err("the peer ended with code 1".into()),
+                Err(Unanswered::LeftOut("by --quick".into())),
+            ]
         };
         let step = Step { measure: Box::new(answers), ..steps().remove(0) };
         let only = options(Some("flash.ring."));
@@ -288,7 +336,22 @@ mod tests {
         let [failed, skipped] = &saved.run.claims[..] else { panic!("two claims") };
         assert_eq!((failed.status, failed.ours), (Status::Failed, None));
         assert_eq!(failed.why, "the peer ended with code 1");
-        assert_eq!(skipped.status, Status::Skipped);
+        assert_eq!((skipped.status, &skipped.why[..]), (Status::Skipped, "left out: by --quick"));
+    }
+
+    #[test]
+    fn the_words_of_a_reason_decide_nothing() {
+        // As a compiler or a peer may end its output.
+        let answers = |_: &Options| -> Vec<Answer> {
+            vec![Err("missing: operand".into()), Err("left out: of memory".to_owned().into())]
+        };
+        let step = Step { measure: Box::new(answers), ..steps().remove(0) };
+        let only = options(Some("flash.ring."));
+        let saved = run_steps(&SYSTEM, vec![step], &only, Place::default(), |_, _, _| ()).unwrap();
+        let found = saved.run.claims.iter().map(|c| (c.status, c.why.as_str()));
+        let failed =
+            [(Status::Failed, "missing: operand"), (Status::Failed, "left out: of memory")];
+        assert!(found.eq(failed), "{:?}", saved.run.claims);
     }
 
     #[test]

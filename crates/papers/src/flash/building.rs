@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::loongarch::Tools;
 use crate::loongarch::timing::medians;
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step, missing};
+use littoral_bench::repro::{Answer, Options, Step, Unanswered, missing};
 
 const SCALE: u32 = 20;
 const REPETITIONS: usize = 5;
@@ -34,7 +34,7 @@ pub(super) fn steps() -> Vec<Step> {
         claims: claims.map(str::to_owned).to_vec(),
         measure: Box::new(|options| match bounded(options) {
             Ok(figures) => figures.map(Ok).to_vec(),
-            Err(why) => vec![Err(why.clone()), Err(why)],
+            Err(why) => vec![Err(Unanswered::from(why)); 2],
         }),
     };
     vec![

@@ -20,7 +20,7 @@ use super::graph::{KernelTime, VersusDram, latency, versus_dram};
 use super::graph_file;
 use littoral_bench::claims::Figure;
 use littoral_bench::error::{Error, Kind, Result};
-use littoral_bench::repro::{Answer, LEFT_OUT, Options, Step, missing};
+use littoral_bench::repro::{Answer, Options, Step, Unanswered, missing};
 
 /// Rounds of comparisons that take milliseconds a run, also with `--quick`.
 const ROUNDS: usize = 9;
@@ -109,7 +109,7 @@ fn over_dram(kernel: Kernel, model: Model, scale: u32, plain: &Cells) -> Step {
                     plain.borrow_mut().push((cell, found.plain_ratio()));
                     over_dram_figures(&found)
                 }
-                Err(error) => vec![Err(error.to_string()), Err(error.to_string())],
+                Err(error) => vec![Err(Unanswered::from(error)); 2],
             }
         }),
     }
@@ -146,15 +146,15 @@ fn real(kernel: Kernel, graph: &GraphFile) -> Kernel {
 
 /// The first file by name in the folder `graphs` of the peers' folder: a graph file, or an edge
 /// list, which is imported once.
-fn open_real(options: &Options) -> std::result::Result<GraphFile, String> {
-    let none = "missing: a file in `graphs` of the folder given by --peers; put an edge list or a \
-                graph file of at least 10^7 edges there";
-    let folder = options.peers.folder().ok_or(none)?.join("graphs");
-    let entries = std::fs::read_dir(&folder).map_err(|_| none)?;
+fn open_real(options: &Options) -> std::result::Result<GraphFile, Unanswered> {
+    let what = "a file in `graphs` of the folder given by --peers; put an edge list or a graph \
+                file of at least 10^7 edges there";
+    let folder = options.peers.folder().ok_or_else(|| missing(what))?.join("graphs");
+    let entries = std::fs::read_dir(&folder).map_err(|_| missing(what))?;
     let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|p| p.is_file());
-    let path = files.min().ok_or(none)?;
+    let path = files.min().ok_or_else(|| missing(what))?;
     let file = if GraphFile::is_at(&path) { path } else { imported(&path, &options.scratch)? };
-    GraphFile::open(file).map_err(|e| e.to_string())
+    GraphFile::open(file).map_err(|e| e.to_string().into())
 }
 
 fn imported(list: &Path, scratch: &Path) -> std::result::Result<PathBuf, String> {
@@ -176,7 +176,7 @@ fn best(plain: Cells) -> Step {
         let is_cell = |id: &String| id.contains(".vs_dram.") && !id.contains(".real.");
         if options.kept.keys().any(is_cell) {
             let what = "--resume kept cells, and results do not hold their times in plain DRAM";
-            return Err(format!("{LEFT_OUT}{what}; run all cells at once"));
+            return Err(Unanswered::LeftOut(format!("{what}; run all cells at once")));
         }
         let cells = plain.borrow();
         let best = cells.iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -235,7 +235,7 @@ fn over_latency() -> Step {
             .and_then(|graph| latency(&graph, &LATENCIES_US, ROUNDS))
             .map_err(|e| e.to_string())?;
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-            return Err("no latencies".to_owned());
+            return Err("no latencies".into());
         };
         let note = "kron22, contexts by Little's law from the profile's latency and rate";
         let mut figure = Figure::new(last.time.total_ns() / first.time.total_ns(), note);
@@ -323,7 +323,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use littoral_bench::peers::Peers;
-    use littoral_bench::repro::is_skipped;
 
     #[test]
     fn means_and_the_best_follow_from_the_cells_before() {
@@ -333,9 +332,9 @@ mod tests {
         let cells = Cells::default();
         let asked = |step: &mut Step| (step.measure)(&options).remove(0);
         let (mut best, mut mean) = (best(Rc::clone(&cells)), mean_over_suite(Rc::clone(&cells), 2));
-        assert!(asked(&mut best).unwrap_err().contains("no cell"));
+        assert!(asked(&mut best).unwrap_err().to_string().contains("no cell"));
         cells.borrow_mut().push(cell("bfs on a", 0.9));
-        assert!(asked(&mut mean).unwrap_err().contains("1 of the 2 cells"));
+        assert!(asked(&mut mean).unwrap_err().to_string().contains("1 of the 2 cells"));
         cells.borrow_mut().push(cell("bfs on b", 0.4));
         assert_eq!(asked(&mut best).unwrap().value, 0.4);
         assert!((asked(&mut mean).unwrap().value - 0.6).abs() < 1e-12);
@@ -351,7 +350,7 @@ mod tests {
         assert!((found.unwrap().value - 1.0).abs() < 1e-12);
         let mut best = best(cells());
         let found = (best.measure)(&resumed("flash.bfs.vs_dram.kron20.ptr")).remove(0);
-        assert!(is_skipped(&found.unwrap_err()));
+        assert!(matches!(found.unwrap_err(), Unanswered::LeftOut(_)));
     }
 
     fn options(peers: Option<PathBuf>) -> Options {
@@ -369,9 +368,9 @@ mod tests {
     #[test]
     fn a_users_graph_is_the_first_file_of_its_folder_or_a_reason() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(open_real(&options(None)).unwrap_err().contains("--peers"));
+        assert!(matches!(open_real(&options(None)).unwrap_err(), Unanswered::Missing(_)));
         let options = options(Some(dir.path().to_owned()));
-        assert!(open_real(&options).unwrap_err().contains("graphs"));
+        assert!(open_real(&options).unwrap_err().to_string().contains("graphs"));
         std::fs::create_dir(dir.path().join("graphs")).unwrap();
         for (name, text) in [("b.el", "0 1\n"), ("a.el", "0 1\n1 2\n2 3\n")] {
             std::fs::write(dir.path().join("graphs").join(name), text).unwrap();

@@ -16,7 +16,7 @@ use crate::flash::media::versus_fio::{self, FioFigures};
 use crate::flash::media::{FaultFigures, Outcome, faults_undetected};
 use littoral_bench::claims::Figure;
 use littoral_bench::error::Result;
-use littoral_bench::repro::{Answer, Options, Step, System, missing};
+use littoral_bench::repro::{Answer, Options, Step, System, Unanswered, missing};
 use littoral_bench::ring::{self, EfficiencyRow, PerRead, StepFigures};
 
 mod building;
@@ -86,7 +86,7 @@ fn answer<T>(outcome: Result<Outcome<T>>, figure: impl FnOnce(T) -> Figure) -> A
     match outcome {
         Ok(Outcome::Measured(value)) => Ok(figure(value)),
         Ok(Outcome::Skipped(what)) => Err(missing(what)),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -99,7 +99,7 @@ fn ring_step() -> Step {
         name: "the ring's step, async and by hand",
         claims: STEP_CLAIMS.iter().map(|(id, _)| (*id).to_owned()).collect(),
         measure: Box::new(|options| {
-            let found = ring::step(TRIALS.max(repetitions(options))).map_err(|e| e.to_string());
+            let found = ring::step(TRIALS.max(repetitions(options))).map_err(Unanswered::from);
             let figures = STEP_CLAIMS.iter().map(|(_, figure)| found.clone().map(|f| figure(&f)));
             figures.collect()
         }),

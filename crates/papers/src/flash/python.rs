@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step, missing};
+use littoral_bench::repro::{Answer, Options, Step, Unanswered, missing};
 
 /// The script, as it is in the repository.
 const SCRIPT: &str = include_str!("../../../../scripts/python-claims.py");
@@ -47,13 +47,13 @@ pub(super) fn steps() -> Vec<Step> {
 }
 
 /// The Python that has the package.
-fn python(options: &Options) -> Result<PathBuf, String> {
+fn python(options: &Options) -> Result<PathBuf, Unanswered> {
     let found = ["python", "bin"].iter().find_map(|peer| options.peers.find(peer, "python3"));
     found.ok_or_else(|| missing("`python3` is neither in --peers nor in PATH"))
 }
 
 /// What the script prints of one of its parts.
-fn run(options: &Options, part: &str) -> Result<String, String> {
+fn run(options: &Options, part: &str) -> Result<String, Unanswered> {
     let python = python(options)?;
     let failed = |e: std::io::Error| format!("{}: {e}", python.display());
     let mut child = Command::new(&python)
@@ -79,8 +79,8 @@ fn run(options: &Options, part: &str) -> Result<String, String> {
 
 /// Why a script whose last words are `last` printed no claim: a package that is not installed is
 /// missing, everything else is a failure.
-fn reason(what: &str, last: &str) -> String {
-    if last.starts_with("ModuleNotFoundError") { missing(what) } else { what.to_owned() }
+fn reason(what: &str, last: &str) -> Unanswered {
+    if last.starts_with("ModuleNotFoundError") { missing(what) } else { what.into() }
 }
 
 /// The figure of `python.CLAIM` among lines of id, figure and remark, tabs between.
@@ -94,16 +94,15 @@ fn figure(printed: &str, claim: &str) -> Answer {
         Some((Some("-"), Some(why))) => Err(missing(why)),
         Some((Some(figure), Some(note))) => match figure.parse() {
             Ok(value) => Ok(Figure::new(value, note)),
-            Err(_) => Err(format!("{id}: '{figure}' is no figure")),
+            Err(_) => Err(format!("{id}: '{figure}' is no figure").into()),
         },
-        Some(_) | None => Err(format!("the script prints no figure of {id}")),
+        Some(_) | None => Err(format!("the script prints no figure of {id}").into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use littoral_bench::repro::is_skipped;
 
     #[test]
     fn figures_are_read_and_missing_peers_are_reasons() {
@@ -111,12 +110,13 @@ mod tests {
             "littoral 0.1.0\npython.a\t1.250\tten edges\npython.b\t-\tigraph is missing\n";
         let found = figure(printed, "a").unwrap();
         assert_eq!((found.value, &found.notes[..]), (1.25, &["ten edges".to_owned()][..]));
-        assert!(is_skipped(&figure(printed, "b").unwrap_err()));
-        assert!(figure(printed, "c").unwrap_err().contains("no figure of python.c"));
+        assert!(matches!(figure(printed, "b").unwrap_err(), Unanswered::Missing(_)));
+        let why = figure(printed, "c").unwrap_err();
+        assert!(why.to_string().contains("no figure of python.c"), "{why}");
         assert!(figure("python.a\tx\t", "a").is_err());
         let last = "ModuleNotFoundError: No module named 'littoral'";
-        assert!(is_skipped(&reason("python3", last)));
-        assert!(!is_skipped(&reason("python3", "MemoryError")));
+        assert!(matches!(reason("python3", last), Unanswered::Missing(_)));
+        assert!(matches!(reason("python3", "MemoryError"), Unanswered::Failed(_)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::launched::{Operation, Work};
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
 use littoral_bench::host::revision;
-use littoral_bench::repro::Options;
+use littoral_bench::repro::{Options, Unanswered, missing};
 use littoral_dsm::launch::Fabric;
 
 /// Programs that together use every name.
@@ -58,7 +58,7 @@ fn arguments_of(name: &str) -> Vec<String> {
 }
 
 /// Where the library is installed.
-fn prefix() -> Result<PathBuf, String> {
+fn prefix() -> Result<PathBuf, Unanswered> {
     let named = std::env::var_os("LITTORAL_JIA").map(PathBuf::from);
     let program = std::env::current_exe().ok();
     let beside = program.and_then(|p| Some(p.parent()?.parent()?.join("jia")));
@@ -66,25 +66,24 @@ fn prefix() -> Result<PathBuf, String> {
     let system = ["/usr/local", "/usr"].map(PathBuf::from);
     let mut all = named.into_iter().chain(beside).chain(home).chain(system);
     let has = |p: &PathBuf| p.join("include/jia.h").exists() && p.join("lib/libjia.a").exists();
-    let found = all.find(has).ok_or(
-        "missing: libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it",
-    )?;
+    let what = "libjia; scripts/install-jia.sh PREFIX installs it, LITTORAL_JIA=PREFIX names it";
+    let found = all.find(has).ok_or_else(|| missing(what))?;
     check_revision(&found, revision())?;
     Ok(found)
 }
 
 /// Refuses a library that was built from another revision than this program.
-fn check_revision(prefix: &Path, own: &str) -> Result<(), String> {
+fn check_revision(prefix: &Path, own: &str) -> Result<(), Unanswered> {
     let found = std::fs::read_to_string(prefix.join("share/jia/revision")).unwrap_or_default();
     let found = if found.trim().is_empty() { "an unknown one" } else { found.trim() };
     if found == own {
         return Ok(());
     }
-    Err(format!(
-        "missing: libjia in {} is of revision {found}, this program of {own}; run \
+    Err(missing(format!(
+        "libjia in {} is of revision {found}, this program of {own}; run \
          scripts/install-jia.sh {0}",
         prefix.display()
-    ))
+    )))
 }
 
 fn build(prefix: &Path, name: &str, scratch: &Path) -> Result<PathBuf, String> {
@@ -269,10 +268,12 @@ mod tests {
     fn a_library_of_another_revision_is_refused() {
         let prefix = tempfile::tempdir().unwrap();
         let unknown = check_revision(prefix.path(), "r2").unwrap_err();
-        assert!(unknown.contains("an unknown one, this program of r2"), "{unknown}");
+        assert!(unknown.to_string().contains("an unknown one, this program of r2"), "{unknown}");
+        assert!(matches!(unknown, Unanswered::Missing(_)), "{unknown:?}");
         std::fs::create_dir_all(prefix.path().join("share/jia")).unwrap();
         std::fs::write(prefix.path().join("share/jia/revision"), "r1\n").unwrap();
-        assert!(check_revision(prefix.path(), "r2").unwrap_err().contains("of revision r1"));
+        let other = check_revision(prefix.path(), "r2").unwrap_err();
+        assert!(other.to_string().contains("of revision r1"), "{other}");
         check_revision(prefix.path(), "r1").unwrap();
     }
 

@@ -38,9 +38,10 @@ pub use launched::be_a_rank;
 pub use steps::SYSTEM;
 
 use littoral_bench::claims::Figure;
+use littoral_bench::repro::Unanswered;
 
 /// Claims with their figures, or the reason there is none.
-pub type Figures = std::result::Result<Vec<(String, Figure)>, String>;
+pub type Figures = std::result::Result<Vec<(String, Figure)>, Unanswered>;
 
 /// Words of an error.
 pub(crate) fn words(e: impl std::fmt::Display) -> String {

@@ -23,6 +23,7 @@ use super::timed::{Effort, Spread, bare_exchange, bare_switch};
 use super::{Figures, words};
 use littoral_bench::claims::Figure;
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::{Unanswered, missing};
 
 const PROGRAM: &str = include_str!("mpi_timed.c");
 /// What carries messages of one machine.
@@ -34,18 +35,19 @@ const BESIDE: &str = "littoral-mpi-beside";
 /// A barrier that has not ended by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn find(peers: &Peers, name: &str) -> Result<PathBuf, String> {
+fn find(peers: &Peers, name: &str) -> Result<PathBuf, Unanswered> {
     let found = peers.find("openmpi", name);
-    found.ok_or_else(|| format!("missing: `{name}` of Open MPI is neither in --peers nor in PATH"))
+    let what = || format!("`{name}` of Open MPI is neither in --peers nor in PATH");
+    found.ok_or_else(|| missing(what()))
 }
 
-fn launcher(peers: &Peers) -> Result<PathBuf, String> {
+fn launcher(peers: &Peers) -> Result<PathBuf, Unanswered> {
     let launcher = find(peers, "mpirun")?;
     let version = Command::new(&launcher).arg("--version").output().map_err(words)?;
     if String::from_utf8_lossy(&version.stdout).contains("Open MPI") {
         return Ok(launcher);
     }
-    Err(format!("missing: Open MPI; {} is not Open MPI's", launcher.display()))
+    Err(missing(format!("Open MPI; {} is not Open MPI's", launcher.display())))
 }
 
 /// A program of ours that Open MPI's launcher starts.
@@ -62,7 +64,7 @@ impl Mpi {
         scratch: &Path,
         name: &str,
         source: &str,
-    ) -> Result<Mpi, String> {
+    ) -> Result<Mpi, Unanswered> {
         let (compiler, launcher) = (find(peers, "mpicc")?, launcher(peers)?);
         let program = scratch.join(name);
         let file = program.with_extension("c");
@@ -71,19 +73,20 @@ impl Mpi {
         compile.args(["-std=c99", "-O3", "-ffp-contract=off", "-o"]).arg(&program).arg(&file);
         let built = compile.output().map_err(words)?;
         if !built.status.success() {
-            return Err(format!("mpicc: {}", String::from_utf8_lossy(&built.stderr).trim()));
+            let said = String::from_utf8_lossy(&built.stderr);
+            return Err(format!("mpicc: {}", said.trim()).into());
         }
         Ok(Mpi { launcher, program, variables: Vec::new() })
     }
 
     /// A program of `crates/dsm-mpi`, which is built apart.
-    pub(super) fn of_jobs(peers: &Peers) -> Result<Mpi, String> {
+    pub(super) fn of_jobs(peers: &Peers) -> Result<Mpi, Unanswered> {
         let launcher = launcher(peers)?;
         let found = peers.find("littoral", BESIDE);
         let program = found.ok_or_else(|| {
-            format!(
-                "missing: `{BESIDE}` is neither in --peers nor in PATH (crates/dsm-mpi builds it)"
-            )
+            missing(format!(
+                "`{BESIDE}` is neither in --peers nor in PATH (crates/dsm-mpi builds it)"
+            ))
         })?;
         Ok(Mpi { launcher, program, variables: Vec::new() })
     }
@@ -105,7 +108,7 @@ impl Mpi {
     }
 
     /// The program of [`timed`](Mpi::timed).
-    pub(super) fn of_operations(peers: &Peers, scratch: &Path) -> Result<Mpi, String> {
+    pub(super) fn of_operations(peers: &Peers, scratch: &Path) -> Result<Mpi, Unanswered> {
         Mpi::build(peers, scratch, "mpi_timed", PROGRAM)
     }
 
@@ -221,6 +224,7 @@ mod tests {
         let scratch = dir.path().to_owned();
         let start = Start { program: "none".into(), arguments: Vec::new(), scratch };
         let why = barrier(&peers, &start, Effort::QUICK).map(|_| ()).unwrap_err();
-        assert!(why.contains("is not Open MPI's"), "{why}");
+        assert!(why.to_string().contains("is not Open MPI's"), "{why}");
+        assert!(matches!(why, Unanswered::Missing(_)), "{why:?}");
     }
 }

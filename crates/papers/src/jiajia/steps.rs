@@ -13,7 +13,7 @@ use crate::jiajia::{
     Figures, beside, c_programs, codes, counts, openmpi, stencil_claims, tables, timed,
 };
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System, Unanswered};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -46,7 +46,7 @@ const OVER_TCP: &[&str] = &["dsm.job.section.tcp", "dsm.job.barrier.tcp"];
 fn steps() -> Vec<Step> {
     let start = beside::start;
     let crowd =
-        move |o: &Options| codes::oversubscribed(&start(o), effort(o)).map(|(figures, _)| figures);
+        move |o: &Options| -> Figures { Ok(codes::oversubscribed(&start(o), effort(o))?.0) };
     let crowded = &["dsm.oversubscribed.barrier", "dsm.oversubscribed.lock"];
     vec![
         step("operations a section", &["dsm.lock.ops.", "dsm.lock.extra"], |_| {
@@ -130,6 +130,7 @@ fn step_of(
 
 fn answers(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
     let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
-    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    let answer =
+        |id: &String| figures.remove(id).ok_or_else(|| Unanswered::from("was not measured"));
     asked.iter().map(answer).collect()
 }

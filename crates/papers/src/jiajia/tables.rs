@@ -183,7 +183,7 @@ pub fn counts() -> Figures {
         let differing = f64::from(u8::from(first != second));
         Ok((format!("dsm.counts.{}", program.name), Figure::new(differing, note)))
     };
-    PROGRAMS.iter().map(count).collect()
+    Ok(PROGRAMS.iter().map(count).collect::<Result<Vec<_>, String>>()?)
 }
 
 #[cfg(test)]

@@ -101,7 +101,8 @@ pub fn microseconds(tools: &Tools, round: Round, rounds: u32) -> Found<f64> {
         .map(|c| u64::from_le_bytes(c.try_into().expect("invariant: eight bytes")))
         .collect();
     let [s0, ns0, s1, ns1] = words[..] else {
-        return Err(format!("{}: {} bytes instead of two times", path.display(), out.len()));
+        let bytes = out.len();
+        return Err(format!("{}: {bytes} bytes instead of two times", path.display()).into());
     };
     let nanoseconds = (s1 - s0) * 1_000_000_000 + ns1 - ns0;
     Ok(nanoseconds as f64 / 1e3 / f64::from(rounds))

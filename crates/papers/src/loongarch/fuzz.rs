@@ -22,5 +22,5 @@ pub fn beside_qemu(tools: &Tools, seed: u64, words: u64) -> Found<Report> {
         command.args(["-cpu", "max"]).arg(&program);
         command
     };
-    soak(seed, words, command).map_err(|e| format!("{}: {e}", qemu.display()))
+    soak(seed, words, command).map_err(|e| format!("{}: {e}", qemu.display()).into())
 }

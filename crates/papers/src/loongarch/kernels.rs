@@ -231,7 +231,7 @@ fn collected(command: &mut Command) -> Found<u64> {
     let text = String::from_utf8_lossy(&out.stderr);
     let line = text.lines().find_map(|l| l.split_once("Collected :"));
     let number = line.and_then(|(_, n)| n.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| format!("callgrind printed no count: {}", text.trim()))
+    number.ok_or_else(|| format!("callgrind printed no count: {}", text.trim()).into())
 }
 
 /// Host instructions of a native kernel.
@@ -274,7 +274,7 @@ pub fn mips64_count(tools: &Tools, compiled: &Compiled, kernel: Kernel, rounds: 
     let count = executed(BufReader::new(log));
     let status = child.wait().map_err(failed)?;
     if !status.success() {
-        return Err(format!("qemu-mips64: {status}"));
+        return Err(format!("qemu-mips64: {status}").into());
     }
     count
 }
@@ -290,7 +290,7 @@ fn executed(mut log: impl BufRead) -> Found<u64> {
         match log.read_line(&mut line) {
             Ok(0) => break,
             Ok(_) => {}
-            Err(e) => return Err(format!("qemu's log: {e}")),
+            Err(e) => return Err(format!("qemu's log: {e}").into()),
         }
         if line.starts_with("IN:") {
             listed = 0;

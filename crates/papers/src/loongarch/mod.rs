@@ -28,5 +28,7 @@ pub mod translating;
 pub use steps::SYSTEM;
 pub use tools::Tools;
 
-/// A measured value, or what is missing for it.
-pub type Found<T> = std::result::Result<T, String>;
+use littoral_bench::repro::Unanswered;
+
+/// A measured value, or what is missing for it or failed.
+pub type Found<T> = std::result::Result<T, Unanswered>;

@@ -321,13 +321,16 @@ fn ratios(rows: &[(&str, f64)]) -> Figure {
 mod tests {
     use super::*;
     use littoral_bench::peers::Peers;
+    use littoral_bench::repro::Unanswered;
 
     #[test]
     fn a_missing_tool_is_named_and_never_passes() {
         let dir = tempfile::tempdir().unwrap();
         // A folder without programs; what PATH holds must not matter, so only absent names count.
         let tools = Tools::new(&dir.path().join("missing"), &Peers::default(), dir.path());
-        assert!(tools.qemu("no-such-architecture").unwrap_err().contains("missing: qemu-no-such"));
+        let why = tools.qemu("no-such-architecture").unwrap_err();
+        assert!(why.to_string().starts_with("missing: qemu-no-such"), "{why}");
+        assert!(matches!(why, Unanswered::Missing(_)), "{why:?}");
         let answer = jobs::run(&tools, dir.path(), &jobs::JOBS).map(|_| ());
         assert!(answer.is_err(), "no program of ours, no answer");
     }

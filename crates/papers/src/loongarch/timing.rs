@@ -33,14 +33,14 @@ pub fn cpu_seconds(tools: &Tools, command: &Command, times: u32) -> Found<f64> {
     let text = String::from_utf8_lossy(&out.stderr);
     let failed = || format!("{:?}: {}: {}", command.get_program(), out.status, text.trim());
     if !out.status.success() {
-        return Err(failed());
+        return Err(failed().into());
     }
     let line = text.lines().rev().find_map(|line| line.strip_prefix("cpu "));
     let numbers: Option<Vec<f64>> =
         line.and_then(|line| line.split(' ').map(|n| n.parse().ok()).collect());
     match numbers.as_deref() {
         Some([user, system]) => Ok((user + system) / f64::from(times)),
-        Some(_) | None => Err(failed()),
+        Some(_) | None => Err(failed().into()),
     }
 }
 
@@ -93,7 +93,7 @@ pub fn resident_kib(command: &mut Command) -> Found<u64> {
     let status = status.map_err(failed)?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.filter(|_| ended.success()).ok_or_else(|| format!("{program}: {ended}"))
+    number.filter(|_| ended.success()).ok_or_else(|| format!("{program}: {ended}").into())
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
         let busy = cpu_seconds(&tools(), &shell(count), 1).unwrap();
         assert!(busy > nothing, "{busy} s for counting, {nothing} s for nothing");
         let error = cpu_seconds(&tools(), &shell("exit 3"), 1).unwrap_err();
-        assert!(error.contains("status 3"), "{error}");
+        assert!(error.to_string().contains("status 3"), "{error}");
     }
 
     #[test]

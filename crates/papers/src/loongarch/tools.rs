@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 
 use super::Found;
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::missing;
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -69,7 +70,7 @@ impl Tools {
         let major = version.split('.').next().and_then(|n| n.parse::<u32>().ok());
         if major.is_none_or(|major| major < QEMU_MIN) {
             let path = qemu.display();
-            return Err(format!("missing: QEMU {QEMU_MIN} or later; {path} is QEMU {version}"));
+            return Err(missing(format!("QEMU {QEMU_MIN} or later; {path} is QEMU {version}")));
         }
         Ok((qemu, format!("QEMU {version}")))
     }
@@ -111,9 +112,8 @@ impl Tools {
     /// # Errors
     /// There is none under `--peers`; `scripts/loongarch-host.sh` puts it there.
     pub fn guest_xlate(&self) -> Found<PathBuf> {
-        let missing =
-            "missing: LoongArch's xlate (guestjit under --peers); see scripts/loongarch-host.sh";
-        self.guest_program("xlate").map(|(_, file)| file).map_err(|_| missing.to_owned())
+        let what = "LoongArch's xlate (guestjit under --peers); see scripts/loongarch-host.sh";
+        self.guest_program("xlate").map(|(_, file)| file).map_err(|_| missing(what))
     }
 
     /// The sysroot and the program of LoongArch's build of box64, which runs x86-64 programs.
@@ -127,20 +127,19 @@ impl Tools {
     /// The root of LoongArch's own translators, and one of them.
     fn guest_program(&self, name: &str) -> Found<(PathBuf, PathBuf)> {
         let root = self.peers.folder().map(|f| f.join("guestjit/loong64"));
-        let missing = || {
-            format!(
-                "missing: LoongArch's {name} (guestjit under --peers); see \
-                 crates/la64-linux/scripts/oracles.sh"
-            )
-        };
         let found = root.map(|root| (root.clone(), root.join("usr/bin").join(name)));
-        found.filter(|(_, file)| file.is_file()).ok_or_else(missing)
+        found.filter(|(_, file)| file.is_file()).ok_or_else(|| {
+            missing(format!(
+                "LoongArch's {name} (guestjit under --peers); see \
+                 crates/la64-linux/scripts/oracles.sh"
+            ))
+        })
     }
 
     fn program(&self, peer: &str, name: &str) -> Found<PathBuf> {
-        let missing =
-            || format!("missing: {name}, not in PATH or --peers; see crates/la64-linux/scripts");
-        self.peers.find(peer, name).ok_or_else(missing)
+        self.peers.find(peer, name).ok_or_else(|| {
+            missing(format!("{name}, not in PATH or --peers; see crates/la64-linux/scripts"))
+        })
     }
 
     /// The sysroot of LoongArch programs; its sibling `amd64` holds the same versions.
@@ -151,10 +150,10 @@ impl Tools {
         let given = std::env::var_os("LA64_SYSROOT").map(PathBuf::from);
         let under = self.peers.folder().into_iter();
         let under = under.flat_map(|f| [f.join("root/loong64"), f.join("loong64")]);
-        let missing = "missing: a loong64 sysroot beside an amd64 one (root/loong64 under --peers, \
-                       or LA64_SYSROOT); see crates/la64-linux/scripts/loong64-sysroot.sh";
+        let what = "a loong64 sysroot beside an amd64 one (root/loong64 under --peers, or \
+                    LA64_SYSROOT); see crates/la64-linux/scripts/loong64-sysroot.sh";
         let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
-        given.into_iter().chain(under).find(is_root).ok_or_else(|| missing.to_owned())
+        given.into_iter().chain(under).find(is_root).ok_or_else(|| missing(what))
     }
 }
 
@@ -168,15 +167,14 @@ impl Tools {
         if architecture == "amd64" {
             return Ok(amd64(&self.sysroot()?));
         }
-        let missing = || {
-            format!(
-                "missing: a sysroot for {architecture} beside an amd64 one (bookworm/{architecture} \
-                 under --peers); see crates/la64-linux/scripts/oracles.sh"
-            )
-        };
         let root = self.peers.folder().map(|f| f.join("bookworm").join(architecture));
         let is_root = |p: &PathBuf| p.join("usr/bin").is_dir() && amd64(p).join("usr/bin").is_dir();
-        root.filter(is_root).ok_or_else(missing)
+        root.filter(is_root).ok_or_else(|| {
+            missing(format!(
+                "a sysroot for {architecture} beside an amd64 one (bookworm/{architecture} under \
+                 --peers); see crates/la64-linux/scripts/oracles.sh"
+            ))
+        })
     }
 }
 
@@ -190,7 +188,7 @@ pub fn amd64(sysroot: &Path) -> PathBuf {
 /// # Errors
 /// It cannot be started.
 pub fn output(command: &mut Command) -> Found<Output> {
-    command.output().map_err(|e| format!("{:?}: {e}", command.get_program()))
+    command.output().map_err(|e| format!("{:?}: {e}", command.get_program()).into())
 }
 
 /// Runs a command that must succeed.
@@ -204,7 +202,7 @@ pub fn success(command: &mut Command) -> Found<Output> {
     }
     let words = String::from_utf8_lossy(&out.stderr);
     let last = words.lines().rev().take(3).collect::<Vec<_>>().join(" / ");
-    Err(format!("{:?}: {}: {last}", command.get_program(), out.status))
+    Err(format!("{:?}: {}: {last}", command.get_program(), out.status).into())
 }
 
 /// The number that stands before `unit` on a line of a command's standard error.
@@ -212,8 +210,8 @@ pub fn number_before(out: &Output, unit: &str) -> Found<u64> {
     let text = String::from_utf8_lossy(&out.stderr);
     let line = text.lines().rev().find_map(|l| l.split_once(unit).map(|(head, _)| head));
     let digits = line.and_then(|l| l.split_whitespace().next_back()).map(|d| d.replace(',', ""));
-    let missing = || format!("no '{unit}' on standard error: {}", text.trim());
-    digits.and_then(|d| d.parse().ok()).ok_or_else(missing)
+    let none = || format!("no '{unit}' on standard error: {}", text.trim());
+    digits.and_then(|d| d.parse().ok()).ok_or_else(|| none().into())
 }
 
 #[cfg(test)]
@@ -242,8 +240,8 @@ mod tests {
         );
         assert_eq!(peer("qemu-loongarch64 version 11.0.50"), Ok("QEMU 11.0.50".into()));
         for old in ["qemu-loongarch64 version 7.2.9", "qemu-loongarch64 version 10.2.0"] {
-            assert!(peer(old).unwrap_err().contains("QEMU 11 or later"), "{old}");
+            assert!(peer(old).unwrap_err().to_string().contains("QEMU 11 or later"), "{old}");
         }
-        assert!(peer("something else").unwrap_err().contains("no version"));
+        assert!(peer("something else").unwrap_err().to_string().contains("no version"));
     }
 }

@@ -9,6 +9,7 @@ use littoral_la64::asm::word;
 use littoral_la64::elf;
 
 use super::{Found, Tools, tools};
+use littoral_bench::repro::missing;
 
 /// Where the program is loaded, and where its memory is.
 const AT: u64 = 0x20_0000;
@@ -124,11 +125,12 @@ pub fn passes(tools: &Tools) -> Found<Passes> {
         .map(|c| u64::from_le_bytes(c.try_into().expect("invariant: eight bytes")))
         .collect();
     let [s0, ns0, s1, ns1, s2, ns2] = words[..] else {
-        return Err(format!("{}: {} bytes instead of times", path.display(), out.stdout.len()));
+        let bytes = out.stdout.len();
+        return Err(format!("{}: {bytes} bytes instead of times", path.display()).into());
     };
     let translated = tools::number_before(&out, " instructions translated")?;
     if translated < (16 * BLOCKS) as u64 {
-        return Err(format!("missing: a translator on this host ({translated} instructions)"));
+        return Err(missing(format!("a translator on this host ({translated} instructions)")));
     }
     let times = [s0 * 1_000_000_000 + ns0, s1 * 1_000_000_000 + ns1, s2 * 1_000_000_000 + ns2];
     Ok(Passes { ns: [times[1] - times[0], times[2] - times[1]], translated })

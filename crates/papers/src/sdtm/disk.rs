@@ -21,7 +21,7 @@ use super::rivals::{Named, named};
 use super::work::{self, Object, median};
 use littoral_bench::error::{Error, Kind, Result};
 use littoral_bench::peers::Peers;
-use littoral_bench::repro::missing;
+use littoral_bench::repro::{Unanswered, missing};
 
 const PROGRAM: &str = "littoral-redb-commits";
 /// Threads of a cell.
@@ -52,11 +52,10 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(peers: &Peers, file: &Path) -> Result<Peer> {
-        let program = peers.find("redb", PROGRAM).ok_or_else(|| {
-            let text = missing(format!("{PROGRAM} (crates/bench-peers builds it)"));
-            Error::new(Kind::Environment, text)
-        })?;
+    fn start(peers: &Peers, file: &Path) -> std::result::Result<Peer, Unanswered> {
+        let program = peers
+            .find("redb", PROGRAM)
+            .ok_or_else(|| missing(format!("{PROGRAM} (crates/bench-peers builds it)")))?;
         let mut child = Command::new(program)
             .arg(file)
             .arg(OBJECTS.to_string())
@@ -127,8 +126,12 @@ fn run(
 /// `sdtm.disk.k*.vs_redb`.
 ///
 /// # Errors
-/// `Kind::Environment` when the peer is missing or fails.
-pub fn beside(peers: &Peers, folder: &Path, effort: &Effort) -> Result<Vec<Named>> {
+/// When the peer is missing or fails.
+pub fn beside(
+    peers: &Peers,
+    folder: &Path,
+    effort: &Effort,
+) -> std::result::Result<Vec<Named>, Unanswered> {
     let scratch = |name: &str| folder.join(format!("littoral-{}.{name}", std::process::id()));
     let (ours, theirs) = (Gone(scratch("pool")), Gone(scratch("redb")));
     let mut peer = Peer::start(peers, &theirs.0)?;
@@ -168,6 +171,7 @@ mod tests {
         let peers = Peers::new(Some(folder.path().to_owned()));
         if peers.find("redb", PROGRAM).is_none() {
             let error = beside(&peers, folder.path(), &Effort::QUICK).unwrap_err();
+            assert!(matches!(error, Unanswered::Missing(_)), "{error:?}");
             assert!(error.to_string().contains("crates/bench-peers"), "{error}");
         }
     }

@@ -17,16 +17,16 @@ use super::rivals::{Named, Rivals, Who, named};
 use super::work::median;
 use littoral_bench::error::{Error, Kind, Result};
 use littoral_bench::peers::Peers;
+use littoral_bench::repro::{self, Unanswered};
 
 const SOURCE: &str = include_str!("../../peers/pmdk_update.c");
 
-fn missing(why: impl std::fmt::Display) -> Error {
-    let text = format!("missing: libpmemobj with its headers and a C compiler ({why})");
-    Error::new(Kind::Environment, text)
+fn missing(why: impl std::fmt::Display) -> Unanswered {
+    repro::missing(format!("libpmemobj with its headers and a C compiler ({why})"))
 }
 
 /// Compiles the peer's program into `folder`.
-fn compile(peers: &Peers, folder: &Path) -> Result<PathBuf> {
+fn compile(peers: &Peers, folder: &Path) -> std::result::Result<PathBuf, Unanswered> {
     let (source, program) = (folder.join("pmdk_update.c"), folder.join("pmdk_update"));
     fs::write(&source, SOURCE)
         .map_err(|e| Error::with_source(Kind::Io, source.display().to_string(), e))?;
@@ -106,8 +106,12 @@ struct Round {
 /// `sdtm.update.k*.vs_pmdk` and `sdtm.undo.vs_pmdk`.
 ///
 /// # Errors
-/// `Kind::Environment` when the peer is missing or fails.
-pub fn beside(peers: &Peers, folder: &Path, effort: &Effort) -> Result<Vec<Named>> {
+/// When the peer is missing or fails.
+pub fn beside(
+    peers: &Peers,
+    folder: &Path,
+    effort: &Effort,
+) -> std::result::Result<Vec<Named>, Unanswered> {
     let mut peer = Peer::start(&compile(peers, folder)?, folder)?;
     let failed = |e| Error::with_source(Kind::Environment, "updates beside libpmemobj", e);
     let rivals = Rivals::new(&[Who::Ours, Who::Undo], POOL_BYTES, &Objects).map_err(failed)?;
@@ -116,7 +120,9 @@ pub fn beside(peers: &Peers, folder: &Path, effort: &Effort) -> Result<Vec<Named
         let load = Updates { k, ops: 2 * effort.ops };
         let mut rounds = Vec::new();
         for _ in 0..=effort.rounds {
-            let speed = |who| Ok(rivals.run(who, &load).map_err(failed)?.per_cpu_second());
+            let speed = |who| -> Result<f64> {
+                Ok(rivals.run(who, &load).map_err(failed)?.per_cpu_second())
+            };
             let (ours, undo) = (speed(Who::Ours)?, speed(Who::Undo)?);
             rounds.push(Round { ours, undo, peer: peer.run(k, load.transactions())? });
         }
@@ -153,7 +159,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
         let error = compile(&Peers::default(), &absent).unwrap_err();
-        assert_eq!(error.kind(), Kind::Io);
+        assert!(matches!(error, Unanswered::Failed(_)), "no folder to write to: {error}");
         assert!(missing("why").to_string().starts_with("missing: libpmemobj"));
     }
 

@@ -12,7 +12,7 @@ use crate::sdtm::claims::{self, Effort, Named};
 use crate::sdtm::{disk, own, pmdk};
 use littoral_bench::claims::Figure;
 use littoral_bench::peers::Peers;
-use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System, Unanswered};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -88,18 +88,22 @@ fn family(
     let asked = claims.clone();
     let measure = move |options: &Options| match measure(options) {
         Ok(figures) => answers(&asked, figures),
-        Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
+        Err(error) => {
+            let why = Unanswered::from(error.to_string());
+            asked.iter().map(|_| Err(why.clone())).collect()
+        }
     };
     Step { name, claims, measure: Box::new(measure) }
 }
 
 fn answers(asked: &[String], figures: Vec<Named>) -> Vec<Answer> {
     let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
-    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    let answer =
+        |id: &String| figures.remove(id).ok_or_else(|| Unanswered::from("was not measured"));
     asked.iter().map(answer).collect()
 }
 
-type Beside = fn(&Peers, &Path, &Effort) -> littoral_bench::error::Result<Vec<Named>>;
+type Beside = fn(&Peers, &Path, &Effort) -> Result<Vec<Named>, Unanswered>;
 
 /// The comparison with a peer, skipped with the reason where it is missing.
 fn peer(name: &'static str, wanted: impl Fn(&str) -> bool, beside: Beside) -> Step {
@@ -108,7 +112,7 @@ fn peer(name: &'static str, wanted: impl Fn(&str) -> bool, beside: Beside) -> St
     let measure =
         move |options: &Options| match beside(&options.peers, &options.scratch, &effort(options)) {
             Ok(figures) => answers(&asked, figures),
-            Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
+            Err(why) => asked.iter().map(|_| Err(why.clone())).collect(),
         };
     Step { name, claims, measure: Box::new(measure) }
 }

@@ -142,7 +142,7 @@ fn figure5_on(tasks: &[(&'static str, TaskCosts)]) -> Figures {
     for (_, figure) in out.iter_mut().filter(|(id, _)| id.ends_with(".dyn")) {
         figure.notes.push(settings(&machine, depth));
     }
-    let [q14, q6, q1, sj] = gains[..] else { return Err("four tasks were expected".to_owned()) };
+    let [q14, q6, q1, sj] = gains[..] else { return Err("four tasks were expected".into()) };
     let wrong = [q14 < q6, q6 <= q1, q1 <= sj].into_iter().filter(|w| *w).count();
     let note = format!("gains {q14:.2}, {q6:.2}, {q1:.2}, {sj:.2} %");
     out.push(("push.fig5.order".to_owned(), Figure::new(wrong as f64, note)));

@@ -10,7 +10,7 @@
 
 use littoral_assure::push::duckdb::{Peer, python, rows_of};
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::Options;
+use littoral_bench::repro::{Options, missing};
 use littoral_push::data::{lineitem, lineitem_schema, promo_parts};
 use littoral_push::function::{Answer, Compiled};
 use littoral_push::page::{self, Format, Header};
@@ -61,7 +61,7 @@ pub fn beside_duckdb(options: &Options) -> Figures {
     let Some(mut peer) = Peer::start(SCALE, folder.path()).map_err(failed)? else {
         let python = python();
         let how = format!("{python} -m pip install duckdb, or name another by LITTORAL_PYTHON");
-        return Err(format!("missing: DuckDB's Python package; {how}"));
+        return Err(missing(format!("DuckDB's Python package; {how}")));
     };
     let words = |e: littoral_push::error::Error| e.to_string();
     let schema = lineitem_schema().map_err(words)?;
@@ -80,7 +80,8 @@ pub fn beside_duckdb(options: &Options) -> Figures {
             let expected = rows_of(query.name, &answer);
             if reply.rows != expected {
                 let rows = reply.rows;
-                return Err(format!("{}: the peer answers {rows}, we {expected}", query.name));
+                let why = format!("{}: the peer answers {rows}, we {expected}", query.name);
+                return Err(why.into());
             }
             own.push(nanos);
             theirs.push(reply.nanos as f64);

@@ -23,11 +23,12 @@ pub mod wall;
 pub use steps::SYSTEM;
 
 use littoral_bench::claims::Figure;
+use littoral_bench::repro::Unanswered;
 use littoral_push::cost::{Means, TaskCosts, synthetic};
 use littoral_push::device::{Machine, Workload, profiled};
 
 /// Claims with their figures, or the reason there is none.
-pub type Figures = Result<Vec<(String, Figure)>, String>;
+pub type Figures = Result<Vec<(String, Figure)>, Unanswered>;
 
 /// The board of the paper and its queue depth.
 fn board() -> Result<(Machine, u32), String> {

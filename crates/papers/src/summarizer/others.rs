@@ -45,7 +45,7 @@ pub fn collection() -> Figures {
         let fixed = (0..=STEPS).map(|share| timed(&Policy::Static(vec![share])).total).min();
         let fixed = fixed.ok_or("no static share was run")?;
         if ours.erases == 0 || ours.writes.len() < 100 {
-            return Err(format!("{name}: too few writes for garbage collection"));
+            return Err(format!("{name}: too few writes for garbage collection").into());
         }
         scans = scans.max(ratio(ours.total, fixed));
         writes = writes.max(ratio(p99(ours.writes.clone()), p99(host.writes.clone())));

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use littoral_bench::claims::Figure;
-use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System, Unanswered};
 
 use super::{Figures, answers, cells, figures, host, others, wall};
 
@@ -65,6 +65,7 @@ fn repeated(
 
 fn in_order(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
     let mut figures: BTreeMap<String, Figure> = figures.into_iter().collect();
-    let answer = |id: &String| figures.remove(id).ok_or_else(|| "was not measured".to_owned());
+    let answer =
+        |id: &String| figures.remove(id).ok_or_else(|| Unanswered::from("was not measured"));
     asked.iter().map(answer).collect()
 }

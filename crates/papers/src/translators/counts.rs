@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(row.text(("LA64", "MIPS64")), "integer crc 0.900 (LA64 360, MIPS64 400)");
         for (short, long) in [(6, 2), (2, 2)] {
             let why = translated(short, long).unwrap_err();
-            assert!(why.contains("crc: the longer run"), "{why}");
+            assert!(why.to_string().contains("crc: the longer run"), "{why}");
         }
         assert_eq!(
             at(Way::Qemu(Guest::Mips64), 2).guest,
@@ -246,7 +246,7 @@ mod tests {
         let native = printed("x", "la64: 7 instructions retired, 3 blocks\n");
         assert_eq!(read(Way::Native(Target::LoongArch), &native).unwrap().own, 7);
         let why = read(Way::Translated(Guest::Mips64), &native).unwrap_err();
-        assert!(why.contains("MIPS64 instructions executed"), "{why}");
+        assert!(why.to_string().contains("MIPS64 instructions executed"), "{why}");
         assert!(read(Way::Qemu(Guest::Mips64), &printed("x", "killed\n")).is_err());
     }
 }

@@ -119,7 +119,8 @@ fn forbidden(options: &Options) -> Answer {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 fn unexplained(_: &Options) -> Answer {
-    Err("missing: an x86-64 Linux host, which judges random x86-64 programs".into())
+    let what = "an x86-64 Linux host, which judges random x86-64 programs";
+    Err(littoral_bench::repro::missing(what))
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use crate::zbtree::figures::{Bench, DISTRIBUTIONS, Measured, RESET_SIZES, SIZES};
 use crate::zbtree::{fill, full, hostile, readers};
 use littoral_bench::error::Result;
-use littoral_bench::repro::{Answer, Options, Step, System};
+use littoral_bench::repro::{Answer, Options, Step, System, Unanswered};
 
 /// The system.
 pub const SYSTEM: System = System {
@@ -38,7 +38,7 @@ const IMAGES: (u64, u64) = (10_000, 1_000_000);
 /// Sessions of each reader and of the writer, with `--quick` and without it.
 const SESSIONS: (u64, u64) = (25, 200);
 
-const LEFT_OUT: &str = "left out: too large for --quick; run without it, or with --paper";
+const LEFT_OUT: &str = "too large for --quick; run without it, or with --paper";
 
 type Shared = Rc<RefCell<Bench>>;
 
@@ -130,7 +130,7 @@ fn step(
     let (bench, ids) = (bench.clone(), claims.clone());
     let measure = Box::new(move |options: &Options| {
         if is_large && options.quick {
-            return vec![Err(LEFT_OUT.to_owned()); ids.len()];
+            return vec![Err(Unanswered::LeftOut(LEFT_OUT.to_owned())); ids.len()];
         }
         answers(&ids, run(&mut bench.borrow_mut(), options))
     });
@@ -139,11 +139,11 @@ fn step(
 
 /// An answer for each of `ids`, in their order.
 fn answers(ids: &[String], found: Result<Vec<Measured>>) -> Vec<Answer> {
-    let found = found.map_err(|e| e.to_string());
+    let found = found.map_err(Unanswered::from);
     let answer = |id: &String| {
         let found = found.as_ref().map_err(Clone::clone)?;
         let figure = found.iter().find(|(i, _)| i == id).map(|(_, figure)| figure.clone());
-        figure.ok_or_else(|| "the measurement did not answer this claim".to_owned())
+        figure.ok_or_else(|| Unanswered::from("the measurement did not answer this claim"))
     };
     ids.iter().map(answer).collect()
 }
@@ -162,6 +162,8 @@ mod tests {
             &ids,
             Err(littoral_bench::Error::new(littoral_bench::Kind::BadResult, "no zones")),
         );
-        assert!(failed.iter().all(|a| a.as_ref().is_err_and(|e| e.contains("no zones"))));
+        assert!(
+            failed.iter().all(|a| a.as_ref().is_err_and(|e| e.to_string().contains("no zones")))
+        );
     }
 }
