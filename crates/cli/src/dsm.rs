@@ -131,7 +131,7 @@ fn plan(args: &DsmRunArgs) -> Result<Plan, Failure> {
 fn check_report(path: &Path) -> Outcome {
     if path.symlink_metadata().is_ok() {
         let what = format!("{} exists; name a new file for the report", path.display());
-        return Err(Failure::new(Class::Environment, what));
+        return Err(Failure::new(Class::Usage, what));
     }
     Ok(files::prove_writable(path)?)
 }

@@ -89,7 +89,8 @@ fn check(args: &MachineCheckArgs) -> Outcome {
 fn new(args: &MachineNewArgs) -> Outcome {
     let path = &args.path;
     let usage = |what: &str| Failure::new(Class::Usage, format!("{} {what}", path.display()));
-    if path.exists() && !args.force {
+    // A link to nothing is there too.
+    if path.symlink_metadata().is_ok() && !args.force {
         return Err(usage("exists; choose another name, or overwrite it with --force"));
     }
     let text = littoral::machine::new::text(path, &Host::default())?;

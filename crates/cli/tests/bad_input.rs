@@ -221,7 +221,7 @@ fn foreign_damaged_and_later_pools_are_refused_and_stay_as_they_are() {
         assert_eq!(&fs::read(dir.path().join(name)).unwrap(), bytes, "{name}: nothing changed");
     }
     fs::write(dir.path().join("thesis.txt"), "years of work").unwrap();
-    refused(dir.path(), &["heap", "create", "thesis.txt", "--size", "1MiB"], 3, &["exists"]);
+    refused(dir.path(), &["heap", "create", "thesis.txt", "--size", "1MiB"], 2, &["exists"]);
     assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
 }
 
@@ -281,6 +281,49 @@ fn nothing_that_is_no_graph_is_overwritten() {
     refused(dir.path(), &gen_lines, 2, &["thesis.txt exists and is no data set"]);
     assert_eq!(fs::read(dir.path().join("thesis.txt")).unwrap(), b"years of work");
     assert_eq!(fs::read(dir.path().join("in.el")).unwrap(), b"0 1\n");
+}
+
+/// The request names it, and the same request never succeeds: code 2, whatever is to be made.
+#[test]
+fn a_name_that_is_taken_is_code_2_for_every_verb_and_what_has_it_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("in.el"), "0 1\n1 2\n").unwrap();
+    fs::write(dir.path().join("taken"), "years of work").unwrap();
+    for made in [
+        &["kv", "create", "s"][..],
+        &["kv", "create", "t"],
+        &["kv", "backup", "s", "saved"],
+        &["graph", "import", "in.el", "g.lg"],
+    ] {
+        let output = littoral(dir.path(), made);
+        assert!(output.status.success(), "{made:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let before = entries(dir.path());
+    for args in [
+        &["graph", "import", "in.el", "taken"][..],
+        &["graph", "gen", "kron", "--scale", "6", "taken"],
+        &["graph", "convert", "in.el", "g.lg"],
+        &["graph", "degree", "g.lg", "--output-format", "csv", "--output", "taken"],
+        &["machine", "new", "taken"],
+        &["heap", "create", "taken", "--size", "1MiB"],
+        &["kv", "create", "t"],
+        &["kv", "backup", "s", "taken"],
+        &["kv", "restore", "saved", "t"],
+        &["kv", "repair", "s", "t"],
+        &["push", "gen", "taken", "--scale", "0.001"],
+        &["dsm", "run", "-n", "1", "--fabric", "sim", "--report", "taken", "true"],
+        &["dsm", "run", "-n", "1", "--fabric", "pool", "--pool", "taken", "true"],
+    ] {
+        refused(dir.path(), args, 2, &["exists"]);
+        assert_eq!(fs::read(dir.path().join("taken")).unwrap(), b"years of work", "{args:?}");
+    }
+    assert_eq!(entries(dir.path()), before);
+    // A link to nothing is a name that is taken, too.
+    std::os::unix::fs::symlink("nothing", dir.path().join("link")).unwrap();
+    for args in [&["machine", "new", "link"][..], &["kv", "backup", "s", "link"]] {
+        refused(dir.path(), args, 2, &["exists"]);
+        assert!(dir.path().join("link").is_symlink() && !dir.path().join("nothing").exists());
+    }
 }
 
 #[test]

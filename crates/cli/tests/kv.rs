@@ -252,7 +252,7 @@ fn a_store_on_a_machines_file_is_found_again_and_has_one_owner() {
     assert_eq!(done(dir.path(), &["kv", "dump", "s"]), "k\tv\n");
     fs::write(dir.path().join("m.toml"), &machine).unwrap();
     refused(dir.path(), &["kv", "create", "t", "--machine", "m.toml"], 4, &["zone", "reset"]);
-    refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 3, &["not overwritten"]);
+    refused(dir.path(), &["kv", "create", "s", "--machine", "m.toml"], 2, &["not overwritten"]);
     let zones = done(dir.path(), &["machine", "zones", "--file", "m.toml"]);
     assert!(zones.contains("Conventional") && zones.contains("Sequential"), "{zones}");
     // A load that waits for its input holds the store, once it has locked it. A lock on another

@@ -143,7 +143,7 @@ fn stores_pools_and_jobs_live_on_the_machine() {
         done(dir.path(), "heap info --machine m.toml --device pool"),
         done(dir.path(), "heap info counts.pool")
     );
-    refused(dir.path(), "heap create --machine m.toml", 3, &["counts.pool", "exists already"]);
+    refused(dir.path(), "heap create --machine m.toml", 2, &["counts.pool", "exists already"]);
     let run = |rest: &str| done(dir.path(), &format!("dsm run --machine m.toml --device {rest}"));
     assert_eq!(run("ranks printenv LITTORAL_DSM_FABRIC"), "shm\nshm\n");
     assert_eq!(run("ranks -n 1 printenv LITTORAL_DSM_FABRIC"), "shm\n");

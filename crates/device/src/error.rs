@@ -19,6 +19,8 @@ pub enum Kind {
     Foreign,
     /// The medium is in use by another owner.
     Busy,
+    /// The name of what is to be made is taken; nothing is overwritten.
+    Exists,
     /// This platform or device cannot do what was asked.
     Unsupported,
     /// Power was cut by a fault plan; the handle is of no further use.
@@ -30,7 +32,7 @@ pub enum Kind {
 impl Category for Kind {
     fn class(self) -> Class {
         match self {
-            Kind::Profile | Kind::IllegalRequest => Class::Usage,
+            Kind::Profile | Kind::IllegalRequest | Kind::Exists => Class::Usage,
             Kind::Exhausted | Kind::Io | Kind::Busy | Kind::PowerCut | Kind::Poisoned => {
                 Class::Environment
             }

@@ -98,7 +98,7 @@ fn a_file_has_one_owner_and_is_never_created_over() {
     let first = Msync::create(&path, 4096).unwrap();
     assert_eq!(Msync::open(&path).unwrap_err().kind(), Kind::Busy);
     let again = Msync::create(&path, 4096).unwrap_err();
-    assert_eq!(again.kind(), Kind::Busy);
+    assert_eq!(again.kind(), Kind::Exists);
     assert!(again.to_string().contains("exists already"), "{again}");
     drop(first);
     Msync::open(&path).unwrap();

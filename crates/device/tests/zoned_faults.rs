@@ -111,7 +111,7 @@ fn files_that_are_foreign_damaged_or_in_use_are_refused_untouched() {
     let path = dir.path().join("zones");
     std::fs::write(&path, vec![9u8; 8192]).unwrap();
     assert_eq!(FileDevice::open(&path).unwrap_err().kind(), Kind::Foreign);
-    assert_eq!(FileDevice::create(&path, geometry()).unwrap_err().kind(), Kind::Busy);
+    assert_eq!(FileDevice::create(&path, geometry()).unwrap_err().kind(), Kind::Exists);
     assert_eq!(std::fs::read(&path).unwrap(), vec![9u8; 8192]);
     std::fs::remove_file(&path).unwrap();
     let dev = FileDevice::create(&path, geometry()).unwrap();

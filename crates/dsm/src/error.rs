@@ -17,6 +17,8 @@ pub enum Kind {
     PeerLost,
     /// The system refused memory, a mapping, a process or a connection.
     Environment,
+    /// The name of what is to be made is taken; nothing is overwritten.
+    Exists,
     /// This build or machine does not do what was asked.
     Unsupported,
 }
@@ -24,7 +26,7 @@ pub enum Kind {
 impl Category for Kind {
     fn class(self) -> Class {
         match self {
-            Kind::Misuse | Kind::OutOfRange => Class::Usage,
+            Kind::Misuse | Kind::OutOfRange | Kind::Exists => Class::Usage,
             Kind::Protocol => Class::Corrupt,
             Kind::PeerLost | Kind::Environment => Class::Environment,
             Kind::Unsupported => Class::Unsupported,

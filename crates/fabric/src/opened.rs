@@ -115,8 +115,8 @@ impl FabricDevice {
     /// A fabric of `nodes` nodes with windows of `window_bytes`.
     ///
     /// # Errors
-    /// `Kind::Io` when the system refuses memory, file or sockets; `Kind::Busy` for a pool's file
-    /// that exists; `Kind::IllegalRequest` for no nodes, or addresses that are not one per node.
+    /// `Kind::Io` when the system refuses memory, file or sockets; `Kind::Exists` for a pool's
+    /// file; `Kind::IllegalRequest` for no nodes, or addresses that are not one per node.
     pub fn open(carrier: Carrier, nodes: u16, window_bytes: usize) -> Result<FabricDevice> {
         if nodes == 0 {
             return Err(Error::new(Kind::IllegalRequest, "a fabric has at least one node"));
@@ -264,7 +264,7 @@ fn pool(path: Option<&Path>, bytes: usize) -> Result<File> {
 /// first `cleared` bytes become zeros; and whether what lies behind those may hold something.
 ///
 /// # Errors
-/// `Kind::Busy` for a file that exists, `Kind::Io` when the system refuses.
+/// `Kind::Exists` for a file, `Kind::Io` when the system refuses.
 pub fn new_pool(path: &Path, cleared: usize, bytes: usize) -> Result<(File, bool)> {
     debug_assert!(cleared <= bytes, "what is cleared belongs to the pool");
     let at = || failed(path.display().to_string());
@@ -277,7 +277,7 @@ pub fn new_pool(path: &Path, cleared: usize, bytes: usize) -> Result<(File, bool
     let file = made.map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => {
             let what = format!("{}: exists already; a pool's file is new", path.display());
-            Error::with_source(Kind::Busy, what, e).at_path(path)
+            Error::with_source(Kind::Exists, what, e).at_path(path)
         }
         _ => at()(e),
     })?;
@@ -353,9 +353,9 @@ mod tests {
         let path = dir.path().join("pool");
         std::fs::write(&path, b"x").unwrap();
         let open = |carrier, nodes| FabricDevice::open(carrier, nodes, 64).map(drop);
-        let busy = open(Carrier::Pool(Some(path)), 2).unwrap_err();
-        assert_eq!(busy.kind(), Kind::Busy, "{busy}");
-        assert!(busy.to_string().contains("a pool's file is new"), "{busy}");
+        let taken = open(Carrier::Pool(Some(path)), 2).unwrap_err();
+        assert_eq!(taken.kind(), Kind::Exists, "{taken}");
+        assert!(taken.to_string().contains("a pool's file is new"), "{taken}");
         assert_eq!(open(Carrier::Shm, 0).unwrap_err().kind(), Kind::IllegalRequest);
         let one = vec!["127.0.0.1:0".parse().unwrap()];
         assert_eq!(open(Carrier::Tcp(one), 2).unwrap_err().kind(), Kind::IllegalRequest);

@@ -98,5 +98,5 @@ fn an_address_or_file_that_is_taken_is_a_field_of_the_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let carrier = Carrier::Pool(Some(file.path().to_owned()));
     let e = FabricDevice::open(carrier, 1, 64).map(drop).unwrap_err();
-    assert_eq!((e.kind(), e.place().path.as_deref()), (Kind::Busy, Some(file.path())), "{e}");
+    assert_eq!((e.kind(), e.place().path.as_deref()), (Kind::Exists, Some(file.path())), "{e}");
 }

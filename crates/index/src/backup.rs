@@ -56,9 +56,9 @@ fn damaged(path: &Path, what: &str) -> Error {
 /// Writes every record of a store into the new file `path`; how many.
 ///
 /// # Errors
-/// `Kind::Busy` when the file exists or another process is writing it, `Kind::Corrupt` when a page
-/// of the store is damaged or what was written does not read back the same, `Kind::Io`. This call
-/// has made no file then.
+/// `Kind::Exists`; `Kind::Busy` when another process is writing the file; `Kind::Corrupt` when a
+/// page of the store is damaged or what was written does not read back the same, `Kind::Io`. This
+/// call has made no file then.
 pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
     vacant(path)?;
     let draft = path.with_added_extension("part");
@@ -82,11 +82,12 @@ pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
 
 /// Refuses a path where something is.
 fn vacant(path: &Path) -> Result<()> {
-    if !path.exists() {
+    // A link to nothing is there too, and would be replaced.
+    if path.symlink_metadata().is_err() {
         return Ok(());
     }
     let text = format!("{}: exists; it is not overwritten", path.display());
-    Err(Error::new(Kind::Busy, text))
+    Err(Error::new(Kind::Exists, text))
 }
 
 fn write_draft(kv: &Kv, file: &File, draft: &Path, path: &Path) -> Result<u64> {

@@ -88,7 +88,8 @@ pub fn open(memory: AnyDomain) -> Result<Pool<AnyDomain>> {
 /// Makes a pool on a machine's memory device, whose file must not exist yet.
 ///
 /// # Errors
-/// As [`create`]; `Kind::Device` when the file exists or cannot be made: no file is left then.
+/// As [`create`]; `Kind::Usage` when the file exists, `Kind::Device` when it cannot be made: no
+/// file is left then.
 pub fn create_on(machine: &Machine, device: &str, options: &Options) -> Result<Pool<AnyDomain>> {
     let (memory, draft) = machine.draft_memory(device).map_err(failed)?;
     let pool = create(memory, options).map_err(at(machine, device))?;
@@ -246,7 +247,8 @@ mod tests {
         assert_eq!(files_count(), 0, "neither a pool nor a draft");
         drop(create(&path, 1 << 20).unwrap());
         let before = std::fs::read(&path).unwrap();
-        assert_eq!(create(&path, 1 << 20).unwrap_err().kind(), Kind::Device);
+        let taken = create(&path, 1 << 20).unwrap_err();
+        assert!(taken.kind() == Kind::Usage && !is_in_use(&taken), "{taken}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
         assert_eq!(files_count(), 1);
     }

@@ -76,7 +76,7 @@ impl New {
 /// Creates a store for the directory `dir`, which is made if absent.
 ///
 /// # Errors
-/// `Kind::Busy` when the directory holds a store, `Kind::Foreign` when the device holds anything,
+/// `Kind::Exists` when the directory holds a store, `Kind::Foreign` when the device holds anything,
 /// `Kind::Usage` for sizes that fit no page or a machine without one zoned device,
 /// `Kind::Unsupported` when the device cannot serve the engine; those of the store.
 pub fn create(dir: &Path, new: &New) -> Result<Kv> {
@@ -157,7 +157,7 @@ fn make_file<T>(
 fn vacant(dir: &Path) -> Result<()> {
     holder(dir).map_or(Ok(()), |held| {
         let text = format!("{}: exists; it is not overwritten", held.display());
-        Err(Error::new(Kind::Busy, text))
+        Err(Error::new(Kind::Exists, text))
     })
 }
 
@@ -286,7 +286,7 @@ fn damaged_file(path: &Path) -> Result<(AnyZoned, Vec<String>)> {
 /// Writes every record of a store into the new file `path`; how many.
 ///
 /// # Errors
-/// `Kind::Busy` when the file exists; `Kind::Corrupt` when part of the store is damaged;
+/// `Kind::Exists`; `Kind::Corrupt` when part of the store is damaged;
 /// `Kind::Io`.
 pub fn backup(store: &Kv, path: &Path) -> Result<u64> {
     littoral_index::backup::write(store, path)

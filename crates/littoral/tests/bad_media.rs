@@ -120,7 +120,8 @@ fn a_store_that_is_opened_twice_is_refused_unchanged() {
             let refused = kv::open(&at, access).map(drop).unwrap_err();
             assert_eq!(refused.kind(), Kind::Busy, "{refused}");
         }
-        assert_eq!(kv::create_file(&at, &small(engine)).map(drop).unwrap_err().kind(), Kind::Busy);
+        let taken = kv::create_file(&at, &small(engine)).map(drop).unwrap_err();
+        assert_eq!(taken.kind(), Kind::Exists, "{taken}");
         assert!(std::fs::read(at.join("zones")).unwrap() == before);
         assert!(contents(&kv) == held);
     }

@@ -58,7 +58,7 @@ fn records_come_back_and_wrong_use_is_named() {
         assert!(e.to_string().contains("takes 8"), "{e}");
         assert!(kv.delete(b"b\0\0\0\0\0\0\0").unwrap());
         drop(kv);
-        assert_eq!(kv::create_file(&at, &small(engine)).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(kv::create_file(&at, &small(engine)).unwrap_err().kind(), Kind::Exists);
         let before = std::fs::read(at.join("zones")).unwrap();
         let mut kv = kv::open(&at, Access::Read).unwrap();
         assert_eq!(kv.get(b"a\0\0\0\0\0\0\0").unwrap(), Some(b"1\0\0\0\0\0\0\0".to_vec()));

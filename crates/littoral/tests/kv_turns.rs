@@ -222,5 +222,5 @@ fn a_backup_is_not_written_into_one_that_is_under_way() {
     other.unlock().unwrap();
     assert_eq!(kv::backup(&kv, &path).unwrap(), KEYS);
     assert!(!draft.exists());
-    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy, "it is not overwritten");
+    assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Exists, "it is not overwritten");
 }

@@ -18,6 +18,8 @@ pub enum Kind {
     Foreign,
     /// Another owner has the medium open.
     Busy,
+    /// The name of what is to be made is taken; nothing is overwritten.
+    Exists,
     /// The medium cannot serve this engine.
     Unsupported,
     /// Power was cut by a fault plan.
@@ -29,7 +31,7 @@ pub enum Kind {
 impl Category for Kind {
     fn class(self) -> Class {
         match self {
-            Kind::Usage => Class::Usage,
+            Kind::Usage | Kind::Exists => Class::Usage,
             Kind::Full | Kind::Io | Kind::Busy | Kind::PowerCut | Kind::Poisoned => {
                 Class::Environment
             }
@@ -53,6 +55,7 @@ pub fn device(doing: &str) -> impl FnOnce(littoral_device::Error) -> Error + '_ 
             DeviceKind::Corrupt => Kind::Corrupt,
             DeviceKind::Foreign => Kind::Foreign,
             DeviceKind::Busy => Kind::Busy,
+            DeviceKind::Exists => Kind::Exists,
             DeviceKind::Unsupported => Kind::Unsupported,
             DeviceKind::PowerCut => Kind::PowerCut,
             DeviceKind::Poisoned => Kind::Poisoned,

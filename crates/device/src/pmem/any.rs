@@ -82,8 +82,7 @@ impl AnyDomain {
     /// Makes a file of `len` zero bytes and opens it.
     ///
     /// # Errors
-    /// `Kind::Busy` when it exists, `Kind::IllegalRequest` for a bad length, else as
-    /// [`AnyDomain::open`].
+    /// `Kind::Exists`, `Kind::IllegalRequest` for a bad length, else as [`AnyDomain::open`].
     pub fn create(path: &Path, len: usize) -> Result<AnyDomain> {
         let (domain, draft) = Self::draft(path, len)?;
         draft.publish()?;
@@ -165,7 +164,7 @@ mod tests {
         domain.store(1024, 5, Ordering::Relaxed);
         draft.publish().unwrap();
         assert_eq!(AnyDomain::open(&path).unwrap_err().kind(), Kind::Busy, "its lock stays");
-        assert_eq!(late_draft.publish().unwrap_err().kind(), Kind::Busy);
+        assert_eq!(late_draft.publish().unwrap_err().kind(), Kind::Exists);
         drop((late, domain));
         assert_eq!(files_count(), 1);
         assert_eq!(AnyDomain::open(&path).unwrap().word(1024, Ordering::Relaxed), 5);
@@ -184,7 +183,7 @@ mod tests {
         domain.fence().unwrap();
         assert_eq!((domain.name(), domain.promise()), AnyDomain::means(&path).unwrap());
         drop(domain);
-        assert_eq!(AnyDomain::create(&path, 8192).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(AnyDomain::create(&path, 8192).unwrap_err().kind(), Kind::Exists);
         assert!(!AnyDomain::open(&path).unwrap().is_blank());
         let copy = AnyDomain::Copy(FileCopy::open(&path).unwrap());
         assert_eq!((copy.word(1024, Ordering::Relaxed), copy.promise()), (5, Promise::Nothing));

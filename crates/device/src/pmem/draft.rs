@@ -38,7 +38,7 @@ pub struct Draft {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn exists(path: &Path) -> Error {
-    Error::new(Kind::Busy, format!("{}: exists already; nothing changed", path.display()))
+    Error::new(Kind::Exists, format!("{}: exists already; nothing changed", path.display()))
 }
 
 fn failed(what: &str, path: &Path, source: std::io::Error) -> Error {
@@ -49,7 +49,7 @@ impl Draft {
     /// Makes an empty file that is to be called `path`, open for reading and writing.
     ///
     /// # Errors
-    /// `Kind::Busy` when `path` exists already, `Kind::Io`.
+    /// `Kind::Exists`, `Kind::Io`.
     pub(in crate::pmem) fn begin(path: &Path) -> Result<(Draft, File)> {
         if path.symlink_metadata().is_ok() {
             return Err(exists(path));
@@ -71,7 +71,7 @@ impl Draft {
     /// Gives the file its name, durably. A mapping of it, and its lock, stay as they are.
     ///
     /// # Errors
-    /// `Kind::Busy` when a file of that name was made meanwhile, `Kind::Io`; no file of ours is
+    /// `Kind::Exists` when a file of that name was made meanwhile, `Kind::Io`; no file of ours is
     /// left then.
     pub fn publish(mut self) -> Result<()> {
         self.is_renamed = rename(&self.draft, &self.path).map_err(|e| match e.kind() {

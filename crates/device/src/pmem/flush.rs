@@ -118,7 +118,7 @@ impl FlushFence {
     /// Creates a file of `len` zero bytes.
     ///
     /// # Errors
-    /// `Kind::Busy` when it exists, `Kind::Io`, `Kind::Unsupported` as above.
+    /// `Kind::Exists`, `Kind::Io`, `Kind::Unsupported` as above.
     pub fn create(path: &Path, len: usize) -> Result<Self> {
         Self::over(Mapping::create(path, len)?)
     }

@@ -114,7 +114,7 @@ impl Msync {
     /// Creates a file of `len` zero bytes.
     ///
     /// # Errors
-    /// `Kind::Busy` when it exists, `Kind::IllegalRequest` for a bad length, `Kind::Io`.
+    /// `Kind::Exists`, `Kind::IllegalRequest` for a bad length, `Kind::Io`.
     pub fn create(path: &Path, len: usize) -> Result<Self> {
         Ok(Self::over(Mapping::create(path, len)?))
     }

@@ -175,15 +175,14 @@ impl FileDevice {
     /// Creates a device of empty zones in a new file.
     ///
     /// # Errors
-    /// `Kind::Profile` for an illegal geometry; `Kind::Busy` when the path exists (nothing is
-    /// overwritten); `Kind::Io`.
+    /// `Kind::Profile` for an illegal geometry; `Kind::Exists`, nothing is overwritten; `Kind::Io`.
     pub fn create(path: &Path, geometry: Geometry) -> Result<FileDevice> {
         let table = ZoneTable::new(geometry)?;
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(path);
         let file = opened.map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 let text = format!("{}: exists; it is not overwritten", path.display());
-                Error::new(Kind::Busy, text)
+                Error::new(Kind::Exists, text)
             }
             _ => Error::with_source(Kind::Io, format!("{}: create", path.display()), e),
         })?;

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
+use littoral_device::error::Kind as DeviceKind;
 use littoral_fabric::SILENCE_MIN;
 use littoral_fabric::opened::new_pool;
 use littoral_fabric::process::halt_of;
@@ -179,7 +180,8 @@ fn environment(what: impl Into<String>, e: impl Into<io::Error>) -> Error {
 /// Starts a job, waits for its end.
 ///
 /// # Errors
-/// `Kind::Misuse` for a plan that cannot be, `Kind::Environment` when a rank cannot be started.
+/// `Kind::Misuse` for a plan that cannot be, `Kind::Exists` for the pool's file,
+/// `Kind::Environment` when a rank cannot be started.
 pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<JobEnd> {
     Ok(start(plan)?.wait(interrupted))
 }
@@ -347,8 +349,11 @@ impl Started {
                 let bytes = own.saturating_add(shared).next_multiple_of(POOL_PAGE_BYTES);
                 let (file, used) = match &plan.pool {
                     None => (memory(bytes)?, false),
-                    Some(path) => new_pool(path, own, bytes)
-                        .map_err(|e| Error::over(Kind::Environment, "making the pool", e))?,
+                    Some(path) => new_pool(path, own, bytes).map_err(|e| {
+                        let is_taken = e.kind() == DeviceKind::Exists;
+                        let kind = if is_taken { Kind::Exists } else { Kind::Environment };
+                        Error::over(kind, "making the pool", e)
+                    })?,
                 };
                 if plan.fabric == Fabric::Pool {
                     names.push(("LINES", if used { "used" } else { "new" }.to_owned()));

@@ -163,6 +163,7 @@ pub(crate) fn lost(e: DeviceError) -> Error {
     let kind = match e.kind() {
         DeviceKind::Io => Kind::PeerLost,
         DeviceKind::Unsupported => Kind::Unsupported,
+        DeviceKind::Exists => Kind::Exists,
         DeviceKind::Profile
         | DeviceKind::IllegalRequest
         | DeviceKind::Exhausted

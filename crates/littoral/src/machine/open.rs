@@ -159,7 +159,7 @@ impl Machine {
     /// As [`Machine::memory`], for what is made anew: a file that exists is refused.
     ///
     /// # Errors
-    /// As [`Machine::memory`]; `Kind::Busy` when the file exists, `Kind::Foreign` when the memory
+    /// As [`Machine::memory`]; `Kind::Exists` for a file, `Kind::Foreign` when the memory
     /// holds anything.
     pub fn new_memory(&self, name: &str) -> Result<AnyDomain> {
         let (memory, draft) = self.draft_memory(name)?;

@@ -159,7 +159,7 @@ impl Mapping {
     /// Creates the file `path` of `len` zero bytes and maps it.
     ///
     /// # Errors
-    /// `Kind::Busy` when it exists already, `Kind::Io` otherwise; an unfinished file is removed.
+    /// `Kind::Exists`, or `Kind::Io`; an unfinished file is removed.
     pub(in crate::pmem) fn create(path: &Path, len: usize) -> Result<Mapping> {
         let (mapping, draft) = Self::draft(path, len)?;
         draft.publish()?;
