@@ -24,6 +24,9 @@ const TITLES: [(&str, &str); 1] = [("reasons", "how each figure came about")];
 pub(crate) fn run(args: &ReproArgs) -> Outcome {
     let scratch = scratch(args.scratch.as_deref())?;
     interrupt::remove_at_exit(scratch.path().to_owned());
+    // What a measurement keeps in a temporary folder of its own is then on the drive asked for,
+    // too, and goes with the rest at Ctrl-C. Nothing was set before, so nothing refuses.
+    let _ = tempfile::env::override_temp_dir(scratch.path());
     let options = Options {
         quick: args.quick,
         paper: args.paper,

@@ -107,6 +107,19 @@ fn no_output_takes_the_place_of_what_it_is_made_from() {
     }
 }
 
+#[test]
+fn what_a_measurement_keeps_lies_in_the_scratch_folder_and_goes_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["repro", "zbtree", "--quick", "--only", "kv.full", "--scratch", "here"];
+    // There is no other folder for temporary files.
+    let output =
+        command(dir.path(), &args).env("TMPDIR", dir.path().join("absent")).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.contains("1 claims hold"), "{said}");
+    assert_eq!(entries(&dir.path().join("here")), Vec::<String>::new());
+}
+
 /// Commands that print results, over what [`furnished`] made.
 const PRINTING: &[&[&str]] = &[
     &["graph", "info", "k.lg"],

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct object {
     uint64_t words[3];
@@ -57,6 +58,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "pmdk_update: %s\n", pmemobj_errormsg());
         return 3;
     }
+    /* Shared memory must not keep the pool of a run that is interrupted. */
+    unlink(argv[1]);
     for (uint64_t i = 0; i < count; i++) {
         PMEMoid oid;
         if (pmemobj_zalloc(pop, &oid, sizeof(struct object), 1) != 0) {

@@ -172,12 +172,14 @@ fn modelled(query: &Query, pages: &[Vec<u8>], host_page: Picos) -> Result<f64, S
 pub fn served(options: &Options) -> Figures {
     let trials = TRIALS[usize::from(!options.quick)];
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let (path, socket) = (folder.path().join("lineitem.set"), folder.path().join("device"));
+    // The path of a socket is short, which that of a scratch folder need not be.
+    let sockets = tempfile::tempdir_in(std::env::temp_dir()).map_err(|e| e.to_string())?;
+    let (path, socket) = (folder.path().join("lineitem.set"), sockets.path().join("device"));
     let set = lineitem_set(&path, SCALE)?;
     let pages = set.pages().map_err(words)?;
     let (_served, device) = serve(&options.program, &path, &socket, &LIMITS)?;
     let mut host = Host::new(device, std::process::id(), DEPTH);
-    let free_socket = folder.path().join("free");
+    let free_socket = sockets.path().join("free");
     let (_free, device) = serve(&options.program, &path, &free_socket, &NO_LIMITS)?;
     let mut free_host = Host::new(device, std::process::id(), DEPTH);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
