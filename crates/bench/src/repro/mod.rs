@@ -6,13 +6,16 @@
 //! - What has been judged is on disk before the next step begins ([`record`]).
 //! - A measurement that fails leaves its claims `failed` with the failure's words; it is never
 //!   replaced by an expected value. Checked by `a_measurement_that_fails_is_not_taken_for_skipped`.
-//! - A claim is `skipped` only where its reason is not [`Unanswered::Failed`]; the words of a reason
+//! - So does one that panics: the steps behind it are still made, and a resumed run comes to its
+//!   end. Checked by `a_step_that_panics_fails_and_ends_no_other`.
+//! - A claim is `skipped` only where its reason is not [`Unanswered::Failed`]; a reason's words
 //!   decide nothing. Checked by `the_words_of_a_reason_decide_nothing`.
 
 pub mod record;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use littoral_base::mutant;
@@ -212,7 +215,7 @@ fn run_steps(
     for (i, step) in steps.iter_mut().enumerate() {
         progress(step.name, i, total);
         log::info!("step {} of {total}: {}", i + 1, step.name);
-        let answers = (step.measure)(options);
+        let answers = measured(step, options);
         assert_eq!(answers.len(), step.claims.len(), "{}: an answer a claim", step.name);
         // A step of a resumed run may have failed in part: what it answered then is kept.
         let is_open = |id: &str| wanted(id) && !record.has(id);
@@ -224,6 +227,20 @@ fn run_steps(
     let none = "no measurement answers this claim";
     record.add(unanswered.iter().map(|id| targets.get(id).failed(none)))?;
     record.finish(wanted_ids())
+}
+
+/// What a step answers. What steps share is made anew where it is not there, so that none depends
+/// on how another one ended.
+fn measured(step: &mut Step, options: &Options) -> Vec<Answer> {
+    if mutant!("bench_panic_ends_run") {
+        return (step.measure)(options);
+    }
+    catch_unwind(AssertUnwindSafe(|| (step.measure)(options))).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<&str>().copied();
+        let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let why = format!("the measurement panicked: {}", words.unwrap_or("without words"));
+        vec![Err(Unanswered::Failed(why)); step.claims.len()]
+    })
 }
 
 fn judged<'a>(
@@ -390,7 +407,22 @@ mod tests {
         assert!(refused.to_string().contains("flash.ring.step_ns"), "{refused}");
     }
 
-    /// Two steps, of which the second fails as Ctrl-C would: by unwinding.
+    #[test]
+    fn a_step_that_panics_fails_and_ends_no_other() {
+        let panicking = |_: &Options| -> Vec<Answer> { panic!("no room left") };
+        let panics = Step { measure: Box::new(panicking), ..steps().remove(0) };
+        let answers = |_: &Options| -> Vec<Answer> { vec![Ok(Figure::new(0.0, "n"))] };
+        let claims = vec!["flash.faults.undetected".to_owned()];
+        let sound = Step { name: "sound", claims, measure: Box::new(answers) };
+        let (steps, all) = (vec![panics, sound], options(None));
+        let saved = run_steps(&SYSTEM, steps, &all, Place::default(), |_, _, _| ()).unwrap();
+        let [first, second, last] = &saved.run.claims[..] else { panic!("three claims") };
+        assert_eq!((first.status, second.status), (Status::Failed, Status::Failed));
+        assert_eq!(first.why, "the measurement panicked: no room left");
+        assert_eq!(last.status, Status::Holds, "it was measured all the same");
+    }
+
+    /// Two steps, before the second of which the run is unwound, as it would not get on at Ctrl-C.
     #[test]
     fn what_was_measured_before_an_interruption_is_not_measured_again() {
         let dir = tempfile::tempdir().unwrap();
@@ -409,15 +441,16 @@ mod tests {
         let only = options(Some("flash.ring."));
         let at = |resume| Place { path: Some(&path), resume };
         let cut = std::panic::catch_unwind(|| {
-            let steps = two(|_| panic!("cut"), |_| vec![Ok(Figure::new(3.0, "n"))]);
-            run_steps(&SYSTEM, steps, &only, at(false), |_, _, _| ())
+            let steps = two(|_| Vec::new(), |_| vec![Ok(Figure::new(3.0, "n"))]);
+            run_steps(&SYSTEM, steps, &only, at(false), |name, _, _| assert_eq!(name, "first"))
         });
         assert!(cut.is_err() && !path.exists());
         let half = |o: &Options| -> Vec<Answer> {
             vec![Ok(Figure::new(o.kept["flash.ring.step_ns"] / 2.0, "n"))]
         };
-        let steps = two(half, |_| panic!("measured again"));
-        let saved = run_steps(&SYSTEM, steps, &only, at(true), |_, _, _| ()).unwrap();
+        let steps = two(half, |_| Vec::new());
+        let once = |name: &str, _: usize, _: usize| assert_ne!(name, "first", "measured again");
+        let saved = run_steps(&SYSTEM, steps, &only, at(true), once).unwrap();
         let ours = |n: usize| saved.run.claims[n].ours;
         assert_eq!((ours(0), ours(1)), (Some(3.0), Some(1.5)), "later steps see what was kept");
         assert!(path.exists() && saved.is_complete);
