@@ -137,7 +137,12 @@ impl Target {
             (false, _) => Status::Short,
         };
         let ours = figure.value.is_finite().then_some(figure.value);
-        Claim { charts: figure.charts.clone(), ..self.claim(ours, status, figure.why()) }
+        let unmet = figure.conditions.iter().filter(|c| !c.0).map(|(_, words)| words.clone());
+        Claim {
+            unmet: unmet.collect(),
+            charts: figure.charts.clone(),
+            ..self.claim(ours, status, figure.why())
+        }
     }
 
     /// The claim without a figure, because it was not measured.
@@ -162,6 +167,7 @@ impl Target {
             clock: self.clock,
             status,
             why,
+            unmet: Vec::new(),
             charts: Vec::new(),
         }
     }
@@ -190,6 +196,9 @@ pub struct Claim {
     pub status: Status,
     /// What was modelled and counted, and for `short`, `skipped` and `failed` the cause.
     pub why: String,
+    /// Conditions that must hold beside the target and do not.
+    #[serde(default)]
+    pub unmet: Vec<String>,
     /// The series behind the figure, where it has any.
     #[serde(default)]
     pub charts: Vec<Chart>,
@@ -376,6 +385,7 @@ mod tests {
         let claim = target(Better::Lower, false).measured(&figure);
         assert_eq!(claim.status, Status::Short);
         assert_eq!(claim.why, "not so: reads a second not lower; note");
+        assert_eq!(claim.unmet, ["reads a second not lower"]);
         assert_eq!(claim.headroom(), Some(2.0));
     }
 

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::claims::{Claim, Run, Status};
-use crate::report::{Document, figure};
+use crate::claims::{Claim, Status};
+use crate::report::{Document, cut_short, figure};
+use crate::repro::record::Saved;
 
 /// Renders `documents` one after another.
 pub(super) fn render(documents: &[Document]) -> String {
     let parts = documents.iter().map(|document| match document {
-        Document::Run(run) => table(run),
+        Document::Run(saved) => table(saved),
         Document::Study(study) => {
             let lines = study.answer.iter().map(|line| format!("- {line}\n"));
             format!("{}:\n\n{}", study.graph, lines.collect::<String>())
@@ -18,12 +19,19 @@ pub(super) fn render(documents: &[Document]) -> String {
     parts.collect::<Vec<_>>().join("\n")
 }
 
-fn table(run: &Run) -> String {
+fn table(saved: &Saved) -> String {
+    let run = &saved.run;
     let place = &run.environment;
     let mut text = format!(
-        "Revision {}, {}, {} cores, {}, load {}.\n\n| claim | paper | target | ours | unit | clock | \
-         verdict |\n|---|---|---|---|---|---|---|\n",
-        run.revision, place.cpu, place.cores_count, place.kernel, place.load_average_count
+        "Revision {}, {}, {} cores, {}, load {}.{}\n\n\
+         | claim | paper | target | ours | unit | clock | verdict |\n\
+         |---|---|---|---|---|---|---|\n",
+        run.revision,
+        place.cpu,
+        place.cores_count,
+        place.kernel,
+        place.load_average_count,
+        cut_short(saved)
     );
     for claim in &run.claims {
         let row = [
@@ -44,7 +52,10 @@ fn table(run: &Run) -> String {
 fn verdict(claim: &Claim) -> String {
     match claim.status {
         Status::Holds => "holds".to_owned(),
-        Status::Short => "**short**".to_owned(),
+        Status::Short if claim.unmet.is_empty() => "**short**".to_owned(),
+        Status::Short => {
+            format!("**short**: not so: {}", one_line(&claim.unmet.join("; not so: ")))
+        }
         Status::Reported => "reported".to_owned(),
         Status::Skipped => format!("skipped: {}", one_line(&claim.why)),
         Status::Failed => format!("**failed**: {}", one_line(&claim.why)),

@@ -19,16 +19,17 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::claims::{self, Run};
+use crate::claims;
 use crate::error::{Error, Kind, Result};
 use crate::files;
+use crate::repro::record::Saved;
 use crate::whatif::study::{self, Study};
 
 /// What a results file held.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Document {
-    /// Claims of one system.
-    Run(Box<Run>),
+    /// Claims of one system, of a run that may have been cut short.
+    Run(Box<Saved>),
     /// A what-if study.
     Study(Box<Study>),
     /// A study of computing near storage.
@@ -91,6 +92,14 @@ pub fn render(documents: &[Document]) -> Result<String> {
     page::render(documents)
 }
 
+/// What is said of a run that did not come to its end; nothing of others.
+fn cut_short(saved: &Saved) -> &'static str {
+    match saved.is_complete {
+        true => "",
+        false => " The run was cut short: claims that it did not come to are not here.",
+    }
+}
+
 /// A figure with as many digits as it deserves; nothing where there is none.
 fn figure(value: Option<f64>) -> String {
     match value {
@@ -105,8 +114,9 @@ fn figure(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::{Figure, Targets};
+    use crate::claims::{Figure, Run, Targets};
     use crate::host;
+    use crate::repro::record::Asked;
 
     fn run() -> Run {
         let targets = Targets::parse(claims::SAMPLE).unwrap();
@@ -126,14 +136,18 @@ mod tests {
         }
     }
 
+    fn saved() -> Saved {
+        Saved { run: run(), options: Asked::default(), is_complete: true }
+    }
+
     fn study() -> Study {
         study_page::sample::example()
     }
 
     #[test]
     fn a_page_shows_every_claim_escapes_text_and_loads_nothing() {
-        let page =
-            render(&[Document::Run(Box::new(run())), Document::Study(Box::new(study()))]).unwrap();
+        let page = render(&[Document::Run(Box::new(saved())), Document::Study(Box::new(study()))])
+            .unwrap();
         for claim in &run().claims {
             assert!(page.contains(&claim.id), "{} is missing", claim.id);
         }
@@ -178,8 +192,10 @@ mod tests {
 
     #[test]
     fn markdown_keeps_every_row_and_its_cause() {
-        let text =
-            render_markdown(&[Document::Run(Box::new(run())), Document::Study(Box::new(study()))]);
+        let text = render_markdown(&[
+            Document::Run(Box::new(saved())),
+            Document::Study(Box::new(study())),
+        ]);
         for claim in &run().claims {
             assert!(text.contains(&format!("| `{}` |", claim.id)), "{} is missing", claim.id);
         }
@@ -191,10 +207,27 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_cut_short_and_an_unmet_condition_are_told() {
+        let targets = Targets::parse(claims::SAMPLE).unwrap();
+        let figure = Figure::new(1.0, "note").provided(false, "every <cell> was measured");
+        let mut cut = Saved { is_complete: false, ..saved() };
+        cut.run.claims = vec![targets.claims[0].measured(&figure)];
+        let documents = parse(&serde_json::to_string(&[cut]).unwrap()).unwrap();
+        let (page, text) = (render(&documents).unwrap(), render_markdown(&documents));
+        assert!(page.contains("fall short. The run was cut short"), "{page}");
+        assert!(page.contains("at most 4; not so: every &lt;cell&gt; was measured"), "{page}");
+        assert!(text.contains("The run was cut short"), "{text}");
+        assert!(text.contains("| **short**: not so: every <cell> was measured |"), "{text}");
+        let whole = [Document::Run(Box::new(saved()))];
+        assert!(!render(&whole).unwrap().contains("cut short"));
+        assert!(!render_markdown(&whole).contains("cut short"));
+    }
+
+    #[test]
     fn files_come_back_as_they_were_written() {
         let text = serde_json::to_string(&vec![run()]).unwrap();
         let Document::Run(back) = parse(&text).unwrap().remove(0) else { panic!("a run") };
-        assert_eq!(*back, run());
+        assert_eq!(*back, saved());
         let text = serde_json::to_string(&study()).unwrap();
         assert_eq!(parse(&text).unwrap(), [Document::Study(Box::new(study()))]);
     }

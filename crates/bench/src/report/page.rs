@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::chart::Chart;
 use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
-use crate::report::{Document, chart_page, figure, study_page};
+use crate::report::{Document, chart_page, cut_short, figure, study_page};
+use crate::repro::record::Saved;
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -74,7 +75,7 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
     let mut pushes = Vec::new();
     for document in documents {
         match document {
-            Document::Run(run) => runs.push(run_part(run)?),
+            Document::Run(saved) => runs.push(run_part(saved)?),
             Document::Study(study) => {
                 studies.push(StudyPart { body: study_page::render(study)? });
             }
@@ -91,7 +92,8 @@ pub(super) fn render(documents: &[Document]) -> Result<String> {
     page.map_err(|e| Error::with_source(Kind::BadResult, "cannot fill the page", e))
 }
 
-fn run_part(run: &Run) -> Result<RunPart<'_>> {
+fn run_part(saved: &Saved) -> Result<RunPart<'_>> {
+    let run = &saved.run;
     let of = |status: Status| -> Vec<Row<'_>> {
         run.claims.iter().filter(|c| c.status == status).map(row).collect()
     };
@@ -101,7 +103,7 @@ fn run_part(run: &Run) -> Result<RunPart<'_>> {
     }
     Ok(RunPart {
         run,
-        verdict: verdict(run),
+        verdict: verdict(run) + cut_short(saved),
         shorts: of(Status::Short),
         fails: of(Status::Failed),
         bars: run.claims.iter().filter_map(bar).collect(),
