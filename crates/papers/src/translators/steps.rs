@@ -1,4 +1,4 @@
-//! Figures that both translators have. All of them are counts.
+//! Figures that translators have. All of them are counts, but for that of [`wall`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
