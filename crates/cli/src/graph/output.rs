@@ -129,7 +129,13 @@ fn failure(path: &Path, e: &std::io::Error) -> Failure {
     if e.kind() == ErrorKind::BrokenPipe {
         return Failure::quiet();
     }
-    cannot(path, e)
+    // It was made while the answer was.
+    if e.kind() == ErrorKind::AlreadyExists { exists(path) } else { cannot(path, e) }
+}
+
+fn exists(path: &Path) -> Failure {
+    let what = "exists; choose another name, or overwrite it with --force";
+    Failure::new(Class::Usage, format!("{} {what}", path.display()))
 }
 
 fn cannot(path: &Path, why: impl std::fmt::Display) -> Failure {
@@ -167,7 +173,6 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
     if path == Path::new("-") {
         return Ok(Place::Standard);
     }
-    let usage = |what: &str| Failure::new(Class::Usage, format!("{} {what}", path.display()));
     match path.metadata() {
         Ok(meta) if !meta.is_file() => {
             let file = OpenOptions::new().write(true).open(path);
@@ -175,7 +180,7 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
         }
         // A link to nothing is there too, and would refuse the answer in the end.
         _ if !force && path.symlink_metadata().is_ok() => {
-            return Err(usage("exists; choose another name, or overwrite it with --force"));
+            return Err(exists(path));
         }
         _ => {}
     }
@@ -349,6 +354,19 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("nothing"), &link).unwrap();
         assert!(place(&link, false).is_err());
         assert!(place(&link, true).is_ok() && place(&folder.path().join("b.csv"), false).is_ok());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_meanwhile_is_refused_as_one_that_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let fresh = place(&path, false).unwrap();
+        std::fs::write(&path, "of another program").unwrap();
+        let target =
+            Target { path: path.clone(), place: fresh, format: AnswerFormat::Csv, force: false };
+        let taken = target.write_with(|_, out| out.write_all(b"1")).unwrap_err();
+        assert_eq!(format!("{taken:?}"), format!("{:?}", place(&path, false).unwrap_err()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another program");
     }
 
     #[test]

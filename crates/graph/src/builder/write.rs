@@ -8,7 +8,7 @@
 //!   `threads_do_not_change_a_byte`, `the_builder_writes_the_golden_bytes`.
 
 use std::fs::{File, Permissions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -46,18 +46,25 @@ pub fn to_file<T>(
     existing: Existing,
     write: impl FnOnce(&mut File, &Path) -> Result<T>,
 ) -> Result<T> {
-    let refuse = |what: &str| {
-        Err(Error::new(Kind::Argument, format!("{} {what}", path.display())).at_path(path))
-    };
     match path.symlink_metadata() {
         Ok(_) if existing == Existing::Refuse && !mutant!("graph_existing_replaced") => {
-            return refuse("exists; choose another name, or overwrite it with --force");
+            return Err(exists(path));
         }
-        Ok(meta) if !meta.is_file() => return refuse("is no regular file; choose another name"),
+        Ok(meta) if !meta.is_file() => {
+            return Err(refused(path, "is no regular file; choose another name"));
+        }
         _ => {}
     }
     let replace = existing == Existing::Replace || mutant!("graph_existing_replaced");
     rename_into_place(path, replace, write)
+}
+
+fn refused(path: &Path, what: &str) -> Error {
+    Error::new(Kind::Argument, format!("{} {what}", path.display())).at_path(path)
+}
+
+fn exists(path: &Path) -> Error {
+    refused(path, "exists; choose another name, or overwrite it with --force")
 }
 
 /// The folder that `path` is in.
@@ -83,7 +90,11 @@ fn rename_into_place<T>(
     let done = write(temporary.as_file_mut(), path)?;
     temporary.as_file().sync_all().map_err(|e| io("cannot sync", path, e))?;
     let renamed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
-    renamed.map_err(|e| io("cannot rename to", path, e.error))?;
+    renamed.map_err(|e| match e.error.kind() {
+        // It was made meanwhile.
+        ErrorKind::AlreadyExists => exists(path),
+        _ => io("cannot rename to", path, e.error),
+    })?;
     let synced = File::open(&directory).and_then(|d| d.sync_all());
     synced.map_err(|e| io("cannot sync directory", &directory, e))?;
     Ok(done)
@@ -495,5 +506,25 @@ impl<'a, W: Write + Seek> SectionWriter<'a, W> {
         self.out.seek(SeekFrom::Start(0)).map_err(fail)?;
         self.out.write_all(&block).map_err(fail)?;
         self.out.flush().map_err(fail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_meanwhile_is_refused_as_one_that_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lg");
+        let taken = to_file(&path, Existing::Refuse, |_, path| {
+            std::fs::write(path, "of another program").unwrap();
+            Ok(())
+        });
+        let before = to_file(&path, Existing::Refuse, |_, _| Ok(())).unwrap_err();
+        let taken = taken.unwrap_err();
+        assert_eq!((taken.kind(), taken.to_string()), (Kind::Argument, before.to_string()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of another program");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
     }
 }
