@@ -19,7 +19,7 @@ use crate::failure::{Failure, Outcome};
 
 static WATCH: Watch = Watch::new();
 static SCRATCH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-static NOTE: Mutex<String> = Mutex::new(String::new());
+static NOTE: Mutex<Option<(PathBuf, String)>> = Mutex::new(None);
 
 /// What Ctrl-C does to the run.
 struct Watch {
@@ -71,9 +71,11 @@ fn on_interrupt() {
             // The run is over; what cannot be removed is left where it is.
             let _ = std::fs::remove_dir_all(path).or_else(|_| std::fs::remove_file(path));
         }
-        if let Some(note) = NOTE.lock().ok().filter(|n| !n.is_empty()) {
+        let note = NOTE.lock().ok().and_then(|mut held| held.take());
+        if let Some((path, note)) = note.filter(|(path, _)| path.exists()) {
+            let path = path.display();
             // Standard error may be closed; the exit code says the same.
-            let _ = writeln!(std::io::stderr(), "littoral: interrupted; {note}");
+            let _ = writeln!(std::io::stderr(), "littoral: interrupted; {path} {note}");
         }
         std::process::exit(i32::from(Class::Interrupted.exit_code()));
     }
@@ -99,8 +101,8 @@ pub(crate) fn remove_at_exit(path: PathBuf) {
     }
 }
 
-/// What to say when Ctrl-C ends the run at once; nothing when it is empty.
-pub(crate) fn say_at_exit(note: String) {
+/// A file, and what to say of it when Ctrl-C ends the run at once, if it is there by then.
+pub(crate) fn say_at_exit(note: Option<(PathBuf, String)>) {
     if let Ok(mut held) = NOTE.lock() {
         *held = note;
     }

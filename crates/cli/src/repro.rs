@@ -43,18 +43,13 @@ pub(crate) fn run(args: &ReproArgs) -> Outcome {
     let place = Place { path: args.json.as_deref(), resume: args.resume };
     let bar = bar();
     let saved = repro::run(args.system, &options, place, |step, done, total| {
-        if let Some(path) = place.path {
-            let part = part_of(path);
-            interrupt::say_at_exit(format!(
-                "{} keeps the claims judged so far; the same command with --resume goes on",
-                part.display()
-            ));
-        }
+        let words = "keeps the claims judged so far; the same command with --resume goes on";
+        interrupt::say_at_exit(place.path.map(|path| (part_of(path), words.to_owned())));
         bar.set_length(total as u64);
         bar.set_position(done as u64);
         bar.set_message(step.to_owned());
     })?;
-    interrupt::say_at_exit(String::new());
+    interrupt::say_at_exit(None);
     bar.finish_and_clear();
     finish(&saved, args)
 }

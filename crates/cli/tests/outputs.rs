@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests, which the lint does not take for tests.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -321,8 +321,10 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn an_interrupted_repro_keeps_its_claims_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["repro", "jiajia", "--quick", "--json", "r.json", "--scratch", "scratch"];
-    let mut child =
-        command(dir.path(), &args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // A file, since ranks that end a little later would hold a pipe open.
+    let said = tempfile::NamedTempFile::new().unwrap();
+    let mut run = command(dir.path(), &args);
+    let mut child = run.stderr(said.reopen().unwrap()).stdout(Stdio::null()).spawn().unwrap();
     let part = dir.path().join("r.json.part");
     until("a claim to be judged", || {
         fs::read_to_string(&part).is_ok_and(|text| text.contains("\"status\""))
@@ -330,6 +332,8 @@ fn an_interrupted_repro_keeps_its_claims_and_goes_on() {
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
+    let said = fs::read_to_string(said.path()).unwrap();
+    assert!(said.contains("interrupted; r.json.part keeps the claims"), "{said}");
     assert_eq!(entries(dir.path()), ["r.json.part", "scratch"], "no draft, no final file");
     let kept: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&part).unwrap()).unwrap();
@@ -345,6 +349,32 @@ fn an_interrupted_repro_keeps_its_claims_and_goes_on() {
     // An unfinished run can be shown as it is.
     let shown = littoral(dir.path(), &["report", "r.json.part", "-o", "part.md"]);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let page = fs::read_to_string(dir.path().join("part.md")).unwrap();
+    assert!(page.contains("The run was cut short"), "{page}");
+}
+
+#[test]
+fn a_repro_that_is_interrupted_before_a_claim_is_judged_names_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("bin")).unwrap();
+    let python = dir.path().join("bin/python3");
+    let go_on = dir.path().join("go-on");
+    assert!(Command::new("mkfifo").arg(&go_on).status().unwrap().success());
+    // A peer that waits until the run is over.
+    fs::write(&python, "#!/bin/sh\n: >started\nread -r line <go-on\n").unwrap();
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = ["repro", "flash", "--only", "python.ingest", "--peers", ".", "--json", "r.json"];
+    let child = command(dir.path(), &args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let child = child.unwrap();
+    until("the peer to start", || dir.path().join("started").exists());
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ended = child.wait_with_output().unwrap();
+    fs::write(&go_on, "\n").unwrap();
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(!said.contains("keeps the claims"), "{said}");
+    assert!(!dir.path().join("r.json.part").exists());
 }
 
 #[test]
