@@ -27,6 +27,7 @@ import littoral
 from littoral.graph import Graph
 
 RESULTS = []
+FOLDERS = []
 #: Runs of each side at least.
 REPEATS_MIN = 5
 # How claims are printed, and where the packages graph is.
@@ -74,6 +75,12 @@ def differ(name, target, better, what):
     """Prints a claim whose answers differ: no time makes it hold."""
     figure = math.inf if better == "lower" else 0.0
     tell(name, figure, target, better, f"the answers differ: {what}")
+
+
+def folder():
+    """A folder that goes when the script ends, however it ends."""
+    FOLDERS.append(tempfile.TemporaryDirectory())
+    return Path(FOLDERS[-1].name)
 
 
 def need(name):
@@ -189,7 +196,7 @@ def packages():
     path = SHOWN.examples / "packages.tsv.zst"
     if not path.exists():
         return None
-    unpacked = Path(tempfile.mkdtemp()) / "packages.tsv"
+    unpacked = folder() / "packages.tsv"
     zstd = shutil.which("zstd")
     if zstd is not None:
         subprocess.run([zstd, "-dqc", str(path)], stdout=unpacked.open("wb"), check=True)
@@ -248,36 +255,36 @@ def networkx(options):
 
 
 def imports(options):
-    duckdb = need("duckdb")
-    if duckdb is None:
-        return tell("python.import.vs_duckdb", None, 0.5, "lower", "duckdb is missing")
+    # pandas writes the table.
+    duckdb, pandas = need("duckdb"), need("pandas")
+    if duckdb is None or pandas is None:
+        missing = "duckdb" if duckdb is None else "pandas"
+        return tell("python.import.vs_duckdb", None, 0.5, "lower", f"{missing} is missing")
     source, target, n = columns(options.edges)
-    folder = Path(tempfile.mkdtemp())
-    path = folder / "edges.csv"
-    table = need("pandas").DataFrame({"source": source, "target": target})
+    made = folder()
+    path = made / "edges.csv"
+    table = pandas.DataFrame({"source": source, "target": target})
     table.to_csv(path, index=False)
 
     def theirs():
         query = (
             f"copy (select distinct least(source, target) a, greatest(source, target) b "
-            f"from read_csv('{path}') order by a, b) to '{folder / 'out.parquet'}'"
+            f"from read_csv('{path}') order by a, b) to '{made / 'out.parquet'}'"
         )
         duckdb.connect(config={"threads": 1}).execute(query)
 
     def ours():
         graph = Graph.open(path, directed=False)
-        graph.save(folder / "out.lg", overwrite=True)
+        graph.save(made / "out.lg", overwrite=True)
 
     ours(), theirs()
-    count = f"select count(*) from '{folder / 'out.parquet'}' where a <> b"
-    found, wanted = Graph.open(folder / "out.lg").edges, duckdb.sql(count).fetchone()[0]
+    count = f"select count(*) from '{made / 'out.parquet'}' where a <> b"
+    found, wanted = Graph.open(made / "out.lg").edges, duckdb.sql(count).fetchone()[0]
     if found != wanted:
-        differ("python.import.vs_duckdb", 0.5, "lower", f"{found} edges, not {wanted}")
-        return shutil.rmtree(folder)
+        return differ("python.import.vs_duckdb", 0.5, "lower", f"{found} edges, not {wanted}")
     a, b = minima(options.repeats, ours, theirs)
     what = f"a CSV of {options.edges} edges to a file, {a:.2f} s; distinct, sorted, {b:.2f} s"
     tell("python.import.vs_duckdb", a / b, 0.5, "lower", what)
-    shutil.rmtree(folder)
 
 
 def main():
