@@ -35,6 +35,14 @@ impl Peers {
         self.candidates(peer, name).next()
     }
 
+    /// As [`Peers::find`], of a peer whose folder may have one of several names; each of them comes
+    /// before `PATH`.
+    pub fn find_in(&self, peers: &[&str], name: &str) -> Option<PathBuf> {
+        let folder = self.folder.iter();
+        let mut given = folder.flat_map(|f| peers.iter().map(move |p| f.join(p).join(name)));
+        given.find(|p| is_program(p)).or_else(|| self.find("", name))
+    }
+
     /// As [`Peers::find`], of those programs whose help says `words`.
     ///
     /// # Errors
@@ -101,6 +109,19 @@ mod tests {
         assert!(elsewhere.is_some_and(|p| p != program), "not executable, so not a program");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(peers.find("suite", "sh"), Some(program));
+    }
+
+    #[test]
+    fn each_name_of_a_peers_folder_comes_before_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let peers = Peers::new(Some(dir.path().to_owned()));
+        let elsewhere = peers.find_in(&["python", "bin"], "sh");
+        assert!(elsewhere.is_some_and(|p| !p.starts_with(dir.path())), "that of PATH");
+        fs::create_dir(dir.path().join("bin")).unwrap();
+        let program = dir.path().join("bin/sh");
+        fs::write(&program, "").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(peers.find_in(&["python", "bin"], "sh"), Some(program));
     }
 
     #[test]

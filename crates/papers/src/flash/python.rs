@@ -48,7 +48,7 @@ pub(super) fn steps() -> Vec<Step> {
 
 /// The Python that has the package.
 fn python(options: &Options) -> Result<PathBuf, Unanswered> {
-    let found = ["python", "bin"].iter().find_map(|peer| options.peers.find(peer, "python3"));
+    let found = options.peers.find_in(&["python", "bin"], "python3");
     found.ok_or_else(|| missing("`python3` is neither in --peers nor in PATH"))
 }
 
@@ -58,6 +58,8 @@ fn run(options: &Options, part: &str) -> Result<String, Unanswered> {
     let failed = |e: std::io::Error| format!("{}: {e}", python.display());
     let mut child = Command::new(&python)
         .args(["-", "--plain", "--only", part, "--examples", "examples"])
+        // What it writes is large, and goes with the folder at Ctrl-C.
+        .env("TMPDIR", &options.scratch)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -103,6 +105,9 @@ fn figure(printed: &str, claim: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use littoral_bench::peers::Peers;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn figures_are_read_and_missing_peers_are_reasons() {
@@ -117,6 +122,29 @@ mod tests {
         let last = "ModuleNotFoundError: No module named 'littoral'";
         assert!(matches!(reason("python3", last), Unanswered::Missing(_)));
         assert!(matches!(reason("python3", "MemoryError"), Unanswered::Failed(_)));
+    }
+
+    #[test]
+    fn the_script_keeps_its_files_in_the_scratch_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let bin = dir.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        let print = "#!/bin/sh\ncat >/dev/null\nprintf 'python.x\\t1\\t%s\\n' \"$TMPDIR\"\n";
+        std::fs::write(bin.join("python3"), print).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(bin.join("python3"), mode).unwrap();
+        let options = Options {
+            quick: true,
+            paper: false,
+            peers: Peers::new(Some(dir.path().to_owned())),
+            scratch: dir.path().join("scratch"),
+            program: PathBuf::new(),
+            only: None,
+            kept: BTreeMap::new(),
+        };
+        let printed = run(&options, "ingest").unwrap();
+        let place = figure(&printed, "x").unwrap().notes.remove(0);
+        assert_eq!(place, options.scratch.display().to_string());
     }
 
     #[test]
