@@ -288,6 +288,7 @@ fn nothing_that_is_no_graph_is_overwritten() {
 fn a_name_that_is_taken_is_code_2_for_every_verb_and_what_has_it_stays() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("in.el"), "0 1\n1 2\n").unwrap();
+    fs::write(dir.path().join("t.csv"), "a,b\n1,2\n").unwrap();
     fs::write(dir.path().join("taken"), "years of work").unwrap();
     for made in [
         &["kv", "create", "s"][..],
@@ -311,6 +312,7 @@ fn a_name_that_is_taken_is_code_2_for_every_verb_and_what_has_it_stays() {
         &["kv", "restore", "saved", "t"],
         &["kv", "repair", "s", "t"],
         &["push", "gen", "taken", "--scale", "0.001"],
+        &["push", "load", "t.csv", "taken"],
         &["dsm", "run", "-n", "1", "--fabric", "sim", "--report", "taken", "true"],
         &["dsm", "run", "-n", "1", "--fabric", "pool", "--pool", "taken", "true"],
     ] {

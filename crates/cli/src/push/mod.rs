@@ -130,10 +130,7 @@ fn generate(args: &PushGenArgs) -> Outcome {
     let stored = match &machine.spec().device(&name)?.medium {
         // A data set is replaced whatever it holds now, so it is not opened.
         Medium::File(path) => {
-            if path.metadata().is_ok_and(|m| m.len() > 0) && !DataSet::is_at(path) {
-                let what = "exists and is no data set; choose another name";
-                return Err(Failure::new(Class::Usage, format!("{} {what}", path.display())));
-            }
+            refuse_another_file(path)?;
             remove_draft_at_exit(path);
             let mut set = DataSet::absent(path, &empty);
             set.begin(&empty)?;
@@ -144,6 +141,15 @@ fn generate(args: &PushGenArgs) -> Outcome {
         _ => host(machine.push(&name)?, 1).store(&empty, records)?,
     };
     out::show(args.shown.format, &described(args.set.as_ref().unwrap_or(&name), &stored))
+}
+
+/// Refuses a file that is no data set: only a data set is replaced.
+fn refuse_another_file(path: &Path) -> Outcome {
+    if path.metadata().is_ok_and(|m| m.len() > 0) && !DataSet::is_at(path) {
+        let what = "exists and is no data set; choose another name";
+        return Err(Failure::new(Class::Usage, format!("{} {what}", path.display())));
+    }
+    Ok(())
 }
 
 /// Removes what is made of the data set at `path` when Ctrl-C ends the run.
@@ -178,6 +184,7 @@ fn load(args: &PushLoadArgs) -> Outcome {
     let (format, page_bytes) = making(&args.making)?;
     let (machine, name) = place(args.set.as_deref(), None, &args.on)?;
     if let Medium::File(path) = &machine.spec().device(&name)?.medium {
+        refuse_another_file(path)?;
         remove_draft_at_exit(path);
     }
     let mut host = host(machine.push(&name)?, 1);
