@@ -9,7 +9,7 @@
 //! acknowledged.
 
 use littoral_base::mutant;
-use littoral_base::units::{Lba, ZoneId};
+use littoral_base::units::ZoneId;
 use littoral_device::zoned::{ZoneReport, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Kind, Result, device};
@@ -68,16 +68,20 @@ impl<D: ZonedDevice> Store<D> {
 
     /// The newest group of this store with a part in a redo zone that verifies; a zone holds groups
     /// of one epoch, so the search ends with the first that is not the first of its epoch.
+    ///
+    /// A block that cannot be read is passed over where another part names the epoch: the log of an
+    /// older one is needed no more. Of the epoch behind the superblock's it may hide a later group.
+    /// Repair takes what there is.
     fn newest_group(&self, zone: &ZoneReport) -> Result<Option<GroupId>> {
         if zone.state == ZoneState::Offline {
             return Ok(None);
         }
         let (block, end) = (self.block_bytes(), zone.start.0 + readable_blocks(zone));
-        let (mut at, mut newest) = (zone.start.0, None);
+        let (mut at, mut newest, mut unread) = (zone.start.0, None, None);
         while at < end {
             let count = (end - at).min(SEARCH_BLOCKS);
-            let mut bytes = vec![0; count as usize * block];
-            self.device.read(Lba(at), &mut bytes).map_err(device("redo log"))?;
+            let (bytes, failed) = self.read_blocks(at, count)?;
+            unread = unread.or(failed);
             let parts = bytes.chunks_exact(block).flat_map(Part::all_in).map(|part| part.id);
             let ours = parts.filter(|id| id.store == self.superblock.id);
             newest = ours.chain(newest).max_by_key(|id| (id.epoch, id.sequence));
@@ -86,6 +90,11 @@ impl<D: ZonedDevice> Store<D> {
             }
             at += count;
         }
-        Ok(newest)
+        let is_told = |id: GroupId| id.epoch <= self.superblock.epoch || id.sequence > 0;
+        let is_needed = mutant!("store_old_log_must_be_read") || !newest.is_some_and(is_told);
+        match unread {
+            Some(e) if is_needed && !self.corrects => Err(e),
+            _ => Ok(newest),
+        }
     }
 }

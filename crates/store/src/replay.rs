@@ -114,7 +114,7 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     /// Blocks of the log, and why some cannot be read: these are zeros, which are part of no group.
-    fn read_blocks(&self, at: u64, blocks: u64) -> Result<(Vec<u8>, Option<Error>)> {
+    pub(crate) fn read_blocks(&self, at: u64, blocks: u64) -> Result<(Vec<u8>, Option<Error>)> {
         let block = self.block_bytes();
         let (mut bytes, mut unread) = (vec![0; blocks as usize * block], None);
         if blocks > 0

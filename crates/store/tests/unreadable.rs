@@ -8,8 +8,8 @@ mod common;
 mod one_page;
 
 use littoral_base::units::Lba;
-use littoral_device::zoned::ZonedDevice as _;
 use littoral_device::zoned::model::ModelDevice;
+use littoral_device::zoned::{ZoneState, ZonedDevice as _};
 use littoral_store::error::Kind;
 use littoral_store::pages::{Heat, Pages as _, Root};
 use littoral_store::store::Store;
@@ -92,4 +92,29 @@ fn an_unreadable_block_of_a_group_is_made_good_and_two_are_no_torn_write() {
     assert_eq!(blocks.len(), 1);
     let error = Store::open(failing(device, blocks)).map(drop).unwrap_err();
     assert_eq!(error.kind(), Kind::Io, "{error}");
+}
+
+/// A store whose older log is in a zone that has worn out, its page, and the blocks of that zone.
+fn beside_an_older_log() -> (ModelDevice, Lba, Vec<u64>) {
+    let (mut store, page) = store();
+    let zone = store.redo_zone_ids()[0];
+    store.device_mut().fail_zone(zone, ZoneState::ReadOnly).unwrap();
+    store.checkpoint().unwrap();
+    let found = store.device().report(zone, 1).unwrap()[0];
+    let blocks = (found.start.0..found.start.0 + found.capacity_blocks).collect();
+    (store.into_device(), page, blocks)
+}
+
+#[test]
+fn an_unreadable_block_of_an_older_log_is_passed_over() {
+    let (device, page, blocks) = beside_an_older_log();
+    let store = Store::open(failing(device, [blocks[0]])).unwrap();
+    assert_eq!(&store.read(page).unwrap()[..5], b"first");
+    // Where nothing of the zone can be read, it may be the log of a newer epoch.
+    let (device, page, blocks) = beside_an_older_log();
+    let error = Store::open(failing(device, blocks)).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Io, "{error}");
+    let (device, _, blocks) = beside_an_older_log();
+    let found = Store::open_damaged(failing(device, blocks)).unwrap();
+    assert_eq!(&found.read(page).unwrap()[..5], b"first");
 }
