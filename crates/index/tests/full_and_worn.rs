@@ -14,7 +14,7 @@ use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
-use littoral_store::gc::Relocate as _;
+use littoral_store::gc::{self, Relocate as _};
 use littoral_store::store::{Durability, Store};
 
 use common::{GEOMETRY, key};
@@ -81,6 +81,20 @@ fn no_page_is_copied_while_the_zones_have_garbage_enough() {
     let counts = index.store_ref().counts();
     assert!(counts.gc_resets > 5, "{counts:?}");
     assert!(counts.gc_blocks * 20 < counts.tree_blocks, "after {n} records: {counts:?}");
+}
+
+#[test]
+fn a_collection_for_a_reader_is_refused_and_finishes_no_zone() {
+    let mut index = create(Engine::Zb);
+    (0..500).for_each(|n| _ = index.put(&key(n), &n.to_be_bytes()).unwrap());
+    index.sync().unwrap();
+    let zones = |device: &ModelDevice| device.report(ZoneId(0), device.limits().zones).unwrap();
+    let device = index.into_device();
+    let before = zones(&device);
+    let mut index = Index::open_to_read(device).unwrap();
+    let error = gc::step(&mut index, true).unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage, "{error}");
+    assert_eq!(zones(&index.into_device()), before);
 }
 
 #[test]

@@ -10,6 +10,8 @@
 //! are larger than the store's, for zones that pay. Where a power cut inside a collection left no
 //! empty zone, [`crate::regain`] gets one back before anything else is done.
 
+use littoral_base::mutant;
+
 use crate::error::{Kind, Result};
 use crate::regain;
 use crate::relocate::{self, Copies};
@@ -20,8 +22,13 @@ use crate::together;
 /// Empties the zone that pays most, or `is_urgent` the one that gives most; whether there was one.
 ///
 /// # Errors
-/// `Kind::Full` when there is no room to move its pages to; those of the store.
+/// `Kind::Full` when there is no room to move its pages to; those of the store, of which one that
+/// takes no changes is left as it is.
 pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
+    // Asked first: a zone that is to be emptied is finished before anything is written.
+    if !mutant!("store_unusable_finishes_zones") {
+        engine.store().usable()?;
+    }
     engine.store().begin_work(Work::Collection);
     let found = collect(engine, is_urgent);
     if found.as_ref().err().is_none_or(|e| e.kind() == Kind::Full) {
