@@ -100,17 +100,23 @@ fn make<T>(dir: &Path, new: &New, fill: impl FnOnce(&mut Kv) -> Result<T>) -> Re
     // A device that this creation makes goes with it; one that was there stays as it is.
     let made = device.medium.path().filter(|path| !path.exists());
     let opened = machine.zoned(&device.name).map_err(device_error)?;
+    let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
+    let name = || {
+        made.map_or(Ok(()), name_durably)?;
+        std::fs::write(&draft, &text).map_err(|e| failed(&draft, e))?;
+        let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
+        synced.and_then(|()| std::fs::rename(&draft, &place)).map_err(|e| failed(&place, e))
+    };
     let filled = Kv::create_on(Box::new(opened), &new.options())
         .and_then(|mut kv| fill(&mut kv).map(|filled| (kv, filled)))
-        .inspect_err(|_| {
-            // What cannot be removed is refused by the next creation, by its path.
-            let _ = made.map(std::fs::remove_file);
+        .and_then(|filled| name().map(|()| filled))
+        .inspect_err(|e| {
+            // What holds something was made by another process meanwhile; what cannot be removed
+            // is refused by the next creation, by its path.
+            if e.kind() != Kind::Foreign {
+                let _ = made.map(std::fs::remove_file);
+            }
         })?;
-    made.map_or(Ok(()), name_durably)?;
-    let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
-    std::fs::write(&draft, text).map_err(|e| failed(&draft, e))?;
-    let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
-    synced.and_then(|()| std::fs::rename(&draft, &place)).map_err(|e| failed(&place, e))?;
     name_durably(&place)?;
     Ok(filled)
 }

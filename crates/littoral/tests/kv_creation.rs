@@ -98,6 +98,23 @@ fn a_failed_creation_on_a_file_does_not_keep_its_geometry() {
 }
 
 #[test]
+fn a_creation_that_cannot_name_its_device_leaves_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("store");
+    // A folder where the name is drafted: it cannot be written.
+    let taken = at.join("device.toml.new");
+    std::fs::create_dir_all(&taken).unwrap();
+    let create = || {
+        let new = New { machine: Some(machine(dir.path(), 1)), id: 9, ..New::default() };
+        kv::create(&at, &new)
+    };
+    assert_eq!(create().unwrap_err().kind(), Kind::Io);
+    assert!(!dir.path().join("zones").exists(), "its device goes with it");
+    std::fs::remove_dir(&taken).unwrap();
+    create().unwrap().close().unwrap();
+}
+
+#[test]
 fn a_repair_makes_no_file_where_the_source_has_none_and_mends_one_on_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let (source, zones) = (dir.path().join("source"), dir.path().join("zones"));
