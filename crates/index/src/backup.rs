@@ -15,6 +15,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use littoral_base::codec::{Reader, SEAL_BYTES, Writer, seal, unseal};
@@ -56,14 +57,16 @@ fn damaged(path: &Path, what: &str) -> Error {
 /// Writes every record of a store into the new file `path`; how many.
 ///
 /// # Errors
-/// `Kind::Exists`; `Kind::Busy` when another process is writing the file; `Kind::Corrupt` when a
-/// page of the store is damaged or what was written does not read back the same, `Kind::Io`. This
-/// call has made no file then.
+/// `Kind::Exists` when the file exists, or its name with `.part` behind it is another file's;
+/// `Kind::Busy` when another process is writing it; `Kind::Corrupt` when a page of the store is
+/// damaged or what was written does not read back the same; `Kind::Io`. This call has made no file
+/// then.
 pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
     vacant(path)?;
     let draft = path.with_added_extension("part");
     // A draft that is there is what a killed process left, unless another one is writing it.
-    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&draft);
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).create(true).truncate(false).open(&draft);
     let file = opened.map_err(io(&draft, "create"))?;
     let is_taken = try_lock(&file, true).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
     if is_taken && !mutant!("kv_backups_share_a_draft") {
@@ -72,12 +75,27 @@ pub fn write(kv: &Kv, path: &Path) -> Result<u64> {
     }
     // That process may have ended, and given the file its name, since it was looked for.
     vacant(path)?;
+    check_draft(&file, &draft)?;
     let written = write_draft(kv, &file, &draft, path);
     if written.is_err() {
         // What is left of a draft is of no use; that it cannot be removed matters less than why.
         let _ = std::fs::remove_file(&draft);
     }
     written
+}
+
+/// Refuses a file that has a draft's name and that no backup began. A draft of which power was cut
+/// may be zeros.
+fn check_draft(file: &File, draft: &Path) -> Result<()> {
+    let mut begin = [0; MAGIC.len()];
+    let len = file.read_at(&mut begin, 0).map_err(io(draft, "read"))?;
+    let begin = &begin[..len];
+    let is_ours = MAGIC.starts_with(begin) || begin.iter().all(|&b| b == 0);
+    if is_ours || mutant!("kv_backup_replaces_any_draft") {
+        return Ok(());
+    }
+    let text = format!("{}: exists and is no draft of a backup; move it away", draft.display());
+    Err(Error::new(Kind::Exists, text))
 }
 
 /// Refuses a path where something is.
@@ -257,6 +275,39 @@ impl Backup {
         match self.equals(kv)? {
             true => Ok(self.records),
             false => Err(damaged(&self.path, "the new store does not read back the same")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::Options;
+    use littoral_device::zoned::model::ModelDevice;
+
+    /// A store of one record.
+    fn store() -> Kv {
+        let options = Options::new(Engine::Zb, 1);
+        let device = ModelDevice::new(options.geometry).unwrap();
+        let mut kv = Kv::create_on(Box::new(device), &options).unwrap();
+        kv.put(&[1; 8], &[2; 8]).unwrap();
+        kv
+    }
+
+    #[test]
+    fn a_file_with_a_drafts_name_is_kept_and_a_draft_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, draft) = (dir.path().join("saved"), dir.path().join("saved.part"));
+        let kv = store();
+        std::fs::write(&draft, b"half of a download").unwrap();
+        let error = write(&kv, &path).unwrap_err();
+        assert_eq!(error.kind(), Kind::Exists, "{error}");
+        assert_eq!(std::fs::read(&draft).unwrap(), b"half of a download");
+        for left in [&b""[..], &MAGIC[..3], &[0; 4096]] {
+            std::fs::write(&draft, left).unwrap();
+            assert_eq!(write(&kv, &path).unwrap(), 1);
+            assert!(!draft.exists());
+            std::fs::remove_file(&path).unwrap();
         }
     }
 }

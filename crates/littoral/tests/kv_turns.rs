@@ -211,12 +211,12 @@ fn a_backup_is_not_written_into_one_that_is_under_way() {
     let dir = tempfile::tempdir().unwrap();
     let (_, kv) = made(dir.path(), Engine::Zb);
     let [path, draft] = ["saved", "saved.part"].map(|name| dir.path().join(name));
-    std::fs::write(&draft, b"of another process").unwrap();
+    std::fs::write(&draft, b"LITKVBAK of another process").unwrap();
     let other = File::open(&draft).unwrap();
     other.lock().unwrap();
     assert_eq!(kv::backup(&kv, &path).unwrap_err().kind(), Kind::Busy);
     assert!(!path.exists());
-    assert_eq!(std::fs::read(&draft).unwrap(), b"of another process");
+    assert_eq!(std::fs::read(&draft).unwrap(), b"LITKVBAK of another process");
     // A process that was killed leaves its draft without the lock. Closing the file would leave it
     // to a child that another test is starting.
     other.unlock().unwrap();
