@@ -138,8 +138,15 @@ fn write_draft(kv: &Kv, file: &File, draft: &Path, path: &Path) -> Result<u64> {
     if count != stats.records_count || !same {
         return Err(damaged(draft, "what was written does not read back the same"));
     }
+    // Reading a store takes long, and another file may have been given the name meanwhile.
+    if !mutant!("kv_backup_replaces_late_file") {
+        vacant(path)?;
+    }
     std::fs::rename(draft, path).map_err(io(path, "rename"))?;
-    name_durably(path)?;
+    name_durably(path).inspect_err(|_| {
+        // Why it has no durable name matters more than that it cannot be removed.
+        let _ = std::fs::remove_file(path);
+    })?;
     Ok(count)
 }
 
@@ -309,5 +316,16 @@ mod tests {
             assert!(!draft.exists());
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_made_while_the_backup_was_written_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, draft) = (dir.path().join("saved"), dir.path().join("saved.part"));
+        std::fs::write(&path, b"of another process").unwrap();
+        let file = File::create(&draft).unwrap();
+        let error = write_draft(&store(), &file, &draft, &path).unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy, "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"of another process");
     }
 }
