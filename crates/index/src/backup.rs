@@ -150,13 +150,17 @@ fn write_draft(kv: &Kv, file: &File, draft: &Path, path: &Path) -> Result<u64> {
     Ok(count)
 }
 
-/// Makes the name of a new file or folder durable: its folder is flushed.
+/// Makes the name of a new file or folder durable: its folder is flushed, where the file system
+/// knows such a request.
 ///
 /// # Errors
 /// `Kind::Io`.
 pub fn name_durably(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|f| f.sync_all()).map_err(io(folder, "flush"))
+    match File::open(folder).and_then(|f| f.sync_all()) {
+        Err(e) if e.kind() != ErrorKind::InvalidInput => Err(io(folder, "flush")(e)),
+        _ => Ok(()),
+    }
 }
 
 fn header(kv: &Kv) -> Vec<u8> {
@@ -316,6 +320,13 @@ mod tests {
             assert!(!draft.exists());
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    /// Folders of procfs cannot be flushed, nor can those of some file systems that are shared
+    /// with a host.
+    #[test]
+    fn a_folder_that_cannot_be_flushed_names_its_files() {
+        name_durably(Path::new("/proc/self/status")).unwrap();
     }
 
     #[test]
