@@ -85,7 +85,13 @@ impl<D: ZonedDevice> Store<D> {
             if !mutant!("store_given_pages_stay_in_memory") {
                 (from..to).for_each(|at| self.cache.remove(at));
             }
-            self.device.discard(Lba(from), to - from).map_err(device("dead pages"))?;
+            if let Err(e) = self.device.discard(Lba(from), to - from) {
+                // What is left of these is found again where all zones are looked through.
+                if !mutant!("store_dead_pages_noted_once") {
+                    self.freed = None;
+                }
+                return Err(device("dead pages")(e));
+            }
         }
         self.has_host_room()
     }

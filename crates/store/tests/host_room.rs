@@ -9,19 +9,20 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use littoral_base::units::{Lba, ZoneId};
-use littoral_device::Result as DeviceResult;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::{Ticket, ZoneReport, ZonedDevice, ZonedLimits};
+use littoral_device::{Error as DeviceError, Kind as DeviceKind, Result as DeviceResult};
 use littoral_store::error::Kind;
 use littoral_store::pages::{Heat, Pages as _, Root};
 use littoral_store::store::Store;
 
 use common::{BLOCK_BYTES, geometry};
 
-/// What a host is told, and whether it has room.
+/// What a host is told, whether it has room, and whether giving room back fails.
 #[derive(Clone, Debug, Default)]
 struct Host {
     is_full: Rc<Cell<bool>>,
+    takes_nothing: Rc<Cell<bool>>,
     discarded: Rc<RefCell<Vec<u64>>>,
 }
 
@@ -82,6 +83,9 @@ impl ZonedDevice for Hosted {
         Ok(!self.host.is_full.get())
     }
     fn discard(&mut self, at: Lba, blocks: u64) -> DeviceResult<()> {
+        if self.host.takes_nothing.get() {
+            return Err(DeviceError::new(DeviceKind::Io, "giving blocks back"));
+        }
         self.host.discarded.borrow_mut().extend(at.0..at.0 + blocks);
         Ok(())
     }
@@ -144,4 +148,27 @@ fn a_dead_page_whose_room_was_given_back_is_not_read_from_memory() {
     let error = store.read(dead).map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
     assert_eq!(&store.read(live).unwrap()[..4], b"live");
+}
+
+#[test]
+fn a_dead_page_whose_room_could_not_be_given_back_is_found_again() {
+    let host = Host::default();
+    let inner = ModelDevice::new(geometry(1)).unwrap();
+    let device = Hosted { inner, host: host.clone() };
+    let mut store = Store::create(device, *b"hostroom", &[], 3).unwrap();
+    let live = store.append(Heat::Hot, b"live").unwrap();
+    let dead = store.append(Heat::Hot, b"dead").unwrap();
+    store.set_root(Root { top: live, height: 0, records: 2 });
+    store.commit().unwrap();
+    host.is_full.set(true);
+    // All zones are looked through; from now on pages are noted as they are freed.
+    assert!(!store.give_dead_pages_back().unwrap(), "the host stays full");
+    store.free(dead);
+    store.set_root(Root { top: live, height: 0, records: 1 });
+    store.commit().unwrap();
+    host.takes_nothing.set(true);
+    assert_eq!(store.give_dead_pages_back().unwrap_err().kind(), Kind::Io);
+    host.takes_nothing.set(false);
+    assert!(!store.give_dead_pages_back().unwrap(), "the host stays full");
+    assert!(host.discarded.borrow().contains(&dead.0), "the page's room was given back");
 }
