@@ -58,7 +58,8 @@ impl<D: ZonedDevice> Store<D> {
         }
         let below = self.drafts.drafts_below(&draft.image);
         debug_assert!(below.is_empty(), "a page on the medium names drafts {below:?}");
+        let at = self.append_for(Purpose::Engine(draft.heat), &draft.image)?;
         self.counts.tree_blocks += 1;
-        self.append_for(Purpose::Engine(draft.heat), &draft.image)
+        Ok(at)
     }
 }

@@ -605,8 +605,9 @@ impl<D: ZonedDevice> Store<D> {
     /// # Errors
     /// As [`Pages::append`].
     pub fn append_moved(&mut self, image: &[u8]) -> Result<Lba> {
+        let at = self.append_for(Purpose::Collect, image)?;
         self.counts.gc_blocks += 1;
-        self.append_for(Purpose::Collect, image)
+        Ok(at)
     }
 
     pub(crate) fn is_live(&self, at: Lba) -> bool {
@@ -667,8 +668,9 @@ impl<D: ZonedDevice> Pages for Store<D> {
             self.undo.appended.push(at);
             return Ok(at);
         }
+        let at = self.append_for(Purpose::Engine(heat), image)?;
         self.counts.tree_blocks += 1;
-        self.append_for(Purpose::Engine(heat), image)
+        Ok(at)
     }
 
     fn allocate(&mut self) -> Result<Lba> {

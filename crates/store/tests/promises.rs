@@ -136,6 +136,7 @@ fn appending_until_full_leaves_the_collector_an_empty_zone() {
     assert_eq!(full.kind(), Kind::Full);
     let (_, written, all) = store.sequential_blocks();
     assert_eq!(all - written, ZONE_BLOCKS, "one zone and no more is left");
+    assert_eq!(store.counts().tree_blocks, written, "what was refused is not counted");
 }
 
 #[test]
