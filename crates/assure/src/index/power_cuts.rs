@@ -269,13 +269,25 @@ fn no_faults(device: &mut ModelDevice, plan: Plan) {
     device.install(plan).expect("invariant: a cut is a verdict that the model acts on");
 }
 
-/// Recovers the index, cutting power inside the recovery now and then, until one succeeds.
+/// Requests of an opening that changes nothing; a recovery makes as many before its first change.
+fn requests_of_reading(device: &mut ModelDevice) -> Result<u64> {
+    no_faults(device, Plan::none());
+    Index::open_to_read(&mut *device).map(drop)?;
+    Ok(device.judged())
+}
+
+/// Recovers the index, cutting power inside the recovery now and then, until one succeeds. It is
+/// cut behind its reads: before its first change the medium stays as it is.
 fn recover(device: &mut ModelDevice, rng: &mut Generator, report: &mut Report) -> Result<()> {
     loop {
         device.power_cycle(rng.random());
-        let inside = rng.random_range(0..3) == 0;
-        let cut = rng.random_range(0..40);
-        no_faults(device, if inside { Plan::none().cut_at(cut) } else { Plan::none() });
+        let mut plan = Plan::none();
+        if rng.random_range(0..3) == 0 {
+            // Few changes are made where nothing waits to be written in place, else many.
+            let most = 8u64 << rng.random_range(0..4u32);
+            plan = plan.cut_at(requests_of_reading(device)? + rng.random_range(0..most));
+        }
+        no_faults(device, plan);
         match Index::open(&mut *device) {
             Ok(_) => return Ok(()),
             Err(e) if e.kind() == Kind::PowerCut => report.recovery_cuts += 1,
