@@ -489,7 +489,7 @@ impl<D: ZonedDevice> Store<D> {
                     self.remember(at, page.into());
                     return Ok(at);
                 }
-                Err(e) if self.zone_failed(zone, &e)? => {}
+                Err(e) if self.zone_failed(zone, &e)? || self.leaves_moved(zone, at)? => {}
                 Err(e) => return Err(device("appending a page")(e)),
             }
         }
@@ -507,6 +507,19 @@ impl<D: ZonedDevice> Store<D> {
             self.space.retire(zone, false);
         }
         Ok(found)
+    }
+
+    /// Whether a write that failed at `at` has moved its zone's pointer all the same: nothing could
+    /// be appended there any more, so the zone is finished and another one is tried.
+    fn leaves_moved(&mut self, zone: ZoneId, at: Lba) -> Result<bool> {
+        let report = self.device.report(zone, 1);
+        let has_moved = report.is_ok_and(|found| found[0].write_pointer != at);
+        if !has_moved || mutant!("store_moved_zone_kept") {
+            return Ok(false);
+        }
+        self.device.finish(zone).map_err(device("finishing a zone"))?;
+        self.space.retire(zone, true);
+        Ok(true)
     }
 
     /// Undoes what the running operation changed in memory, after one of its calls failed.
