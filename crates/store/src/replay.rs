@@ -204,16 +204,19 @@ impl<D: ZonedDevice> Store<D> {
                     self.check_entry(at, image.len() <= block)?;
                     let mut page = image.to_vec();
                     page.resize(block, 0);
+                    self.unchanged.remove(&at.0);
                     self.dirty.insert(at.0, page);
                 }
                 Entry::Patches(at, patches) => {
                     self.check_entry(at, true)?;
-                    let corrects = self.corrects;
-                    let page = match self.page_to_repair(at) {
-                        // Repair misses the page where the tree leads to it.
-                        Err(_) if corrects => continue,
-                        page => page?,
-                    };
+                    // Repair misses the page where the tree leads to it, readable by then or not.
+                    if self.corrects && self.page_to_repair(at).is_err() {
+                        if !mutant!("store_unchanged_page_saved") {
+                            self.unchanged.insert(at.0);
+                        }
+                        continue;
+                    }
+                    let page = self.page_to_repair(at)?;
                     let fits = patches.iter().try_for_each(|p| p.apply(page));
                     fits.ok_or_else(|| wrong_redo(at))?;
                 }

@@ -123,6 +123,8 @@ pub struct Store<D> {
     read_only: bool,
     /// For repair: single flipped bits are corrected where they are read.
     pub(crate) corrects: bool,
+    /// For repair: pages that could not be read when the redo log changed them.
+    pub(crate) unchanged: BTreeSet<u64>,
     /// Damage that did not keep the store from being opened.
     pub(crate) notes: Vec<String>,
     is_log_cut: bool,
@@ -161,6 +163,7 @@ impl<D: ZonedDevice> Store<D> {
             poisoned: false,
             read_only: false,
             corrects: false,
+            unchanged: BTreeSet::new(),
             notes: Vec::new(),
             is_log_cut: false,
             freed: None,
@@ -426,6 +429,10 @@ impl<D: ZonedDevice> Store<D> {
         debug_assert!(!self.dirty.contains_key(&at.0), "page {at} is newer in memory");
         if !self.space.may_hold_page(at) {
             let text = format!("page {at} lies where no page was written");
+            return Err(Error::new(Kind::Corrupt, text).at_page(at.0));
+        }
+        if self.unchanged.contains(&at.0) {
+            let text = format!("page {at} could not be read for its changes in the redo log");
             return Err(Error::new(Kind::Corrupt, text).at_page(at.0));
         }
         let mut page = vec![0; self.block_bytes()];

@@ -11,7 +11,7 @@ use littoral_base::units::Lba;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::{ZoneState, ZonedDevice as _};
 use littoral_store::error::Kind;
-use littoral_store::pages::{Heat, Pages as _, Root};
+use littoral_store::pages::{Heat, Pages as _, Patch, Root};
 use littoral_store::store::Store;
 
 use common::{BLOCK_BYTES, geometry};
@@ -117,4 +117,16 @@ fn an_unreadable_block_of_an_older_log_is_passed_over() {
     let (device, _, blocks) = beside_an_older_log();
     let found = Store::open_damaged(failing(device, blocks)).unwrap();
     assert_eq!(&found.read(page).unwrap()[..5], b"first");
+}
+
+#[test]
+fn a_page_that_repair_could_not_change_is_missed_when_it_can_be_read_again() {
+    let (mut store, page) = store();
+    store.patch(page, &[Patch::Put { at: 0, bytes: b"later" }]).unwrap();
+    store.commit().unwrap();
+    let device = failing(store.into_device(), [page.0]);
+    let mut found = Store::open_damaged(device).unwrap();
+    found.device_mut().fail_reads([]);
+    let error = found.read(page).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
 }
