@@ -328,11 +328,14 @@ impl Kv {
         ack: &mut Option<&mut dyn Write>,
     ) -> Result<u64> {
         self.index.sync()?;
+        // Keys that were written in part are not written again behind that part.
+        let is_kept = mutant!("kv_keys_acknowledged_again");
+        let keys = if is_kept { waiting.clone() } else { std::mem::take(waiting) };
         if let Some(out) = ack {
-            let lines: Vec<u8> = waiting.iter().flat_map(|k| [k, &b"\n"[..]].concat()).collect();
+            let lines: Vec<u8> = keys.iter().flat_map(|k| [k, &b"\n"[..]].concat()).collect();
             out.write_all(&lines).and_then(|()| out.flush()).map_err(io("acknowledgement file"))?;
         }
-        Ok(waiting.drain(..).count() as u64)
+        Ok(keys.len() as u64)
     }
 
     /// What the index holds and did.
@@ -372,4 +375,48 @@ pub fn padded(text: &[u8], len: usize, what: &str) -> Result<Vec<u8>> {
     let mut bytes = text.to_vec();
     bytes.resize(len, 0);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use littoral_device::zoned::model::ModelDevice;
+
+    /// A file that takes three bytes, then none once, then all.
+    #[derive(Default)]
+    struct FullOnce {
+        taken: Vec<u8>,
+        writes: u32,
+    }
+
+    impl Write for FullOnce {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.writes += 1;
+            let most = match self.writes {
+                1 => 3,
+                2 => return Err(std::io::ErrorKind::StorageFull.into()),
+                _ => bytes.len(),
+            };
+            let n = bytes.len().min(most);
+            self.taken.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn keys_whose_acknowledgement_failed_are_not_written_again() {
+        let options = Options::new(Engine::Zb, 1);
+        let device = ModelDevice::new(options.geometry).unwrap();
+        let mut kv = Kv::create_on(Box::new(device), &options).unwrap();
+        let lines: String = (0..LOAD_BATCH + 1).map(|n| format!("{n:08}\t{n}\n")).collect();
+        let mut ack = FullOnce::default();
+        let loaded = kv.load(lines.as_bytes(), "lines", Some(&mut ack as &mut dyn Write));
+        assert_eq!(loaded.unwrap_err().kind(), Kind::Io);
+        assert_eq!(ack.taken, b"000", "part of the first key and nothing behind it");
+        assert_eq!(kv.stats().records_count, LOAD_BATCH as u64);
+    }
 }
