@@ -133,13 +133,13 @@ pub fn overwrite(engine: Engine, load: Load, seed: u64) -> Result<Overwritten> {
         }
     }
     index.check()?;
-    let after = index.store_ref().counts();
+    let (after, made) = (index.store_ref().counts(), overwrites - refused);
     Ok(Overwritten {
         records,
         live_share: share,
         refused,
-        overwrites,
-        user_bytes: overwrites * (KEY_BYTES + VALUE_BYTES) as u64,
+        overwrites: made,
+        user_bytes: made * (KEY_BYTES + VALUE_BYTES) as u64,
         counts: littoral_bench::kv::since(after, before),
     })
 }
