@@ -396,16 +396,28 @@ fn next_in_zones(dev: &mut impl ZonedDevice, a: ZoneId, b: ZoneId) -> Result<Lba
     Ok(if older == a { a_start } else { b_start })
 }
 
+/// The generation of the superblock in a block; zero where there is none.
+fn generation_of(block: &[u8]) -> u64 {
+    Superblock::decode(block).map_or(0, |s| s.generation)
+}
+
 fn older_zone(dev: &impl ZonedDevice, a: (ZoneId, Lba), b: (ZoneId, Lba)) -> Result<ZoneId> {
     let mut block = vec![0; dev.limits().block_bytes as usize];
-    // A torn write may have left one copy, or a damaged one, as the last block.
+    // A torn write may have left one copy, or a damaged one, as the last block; one that cannot be
+    // read has another beside it. All of one zone are newer than all of the other.
     let mut last = |wp: Lba| -> Result<u64> {
-        let mut newest = 0;
+        let (mut newest, mut unread) = (0, None);
         for back in 1..=2 {
-            dev.read(Lba(wp.0 - back), &mut block).map_err(device("superblock"))?;
-            newest = newest.max(Superblock::decode(&block).map_or(0, |s| s.generation));
+            match dev.read(Lba(wp.0 - back), &mut block).map_err(device("superblock")) {
+                Ok(()) => newest = newest.max(generation_of(&block)),
+                Err(e) => unread = Some(e),
+            }
         }
-        Ok(newest)
+        let is_told = newest > 0 && !mutant!("store_last_superblocks_must_be_read");
+        match unread {
+            Some(e) if !is_told || e.kind() != Kind::Io => Err(e),
+            _ => Ok(newest),
+        }
     };
     let is_first = last(a.1)? < last(b.1)?;
     Ok(if is_first != mutant!("store_newest_superblock_reset") { a.0 } else { b.0 })
@@ -449,6 +461,39 @@ mod tests {
         let redo = [ZoneId(2), ZoneId(3)];
         let label = b"label".to_vec();
         Superblock { generation, id: 7, engine: [1; 8], epoch: 0, redo, homes: [NO_ZONE; 2], label }
+    }
+
+    #[test]
+    fn a_full_zone_with_an_unreadable_copy_is_told_by_the_other_one() {
+        let geometry = Geometry {
+            block_bytes: 512,
+            conventional_zones: 0,
+            sequential_zones: 4,
+            zone_blocks: 8,
+            capacity_blocks: 8,
+            open_zones_max: 4,
+            active_zones_max: 4,
+            append_blocks_max: 0,
+        };
+        for unreadable in [&[7][..], &[14], &[15], &[14, 15]] {
+            let mut dev = ModelDevice::new(geometry).unwrap();
+            let mut s = Superblock { homes: [ZoneId(0), ZoneId(1)], ..sample(0) };
+            // The blocks of zones 0 and 1, two for each.
+            for generation in 1..=8 {
+                s.generation = generation;
+                write(&mut dev, &mut s, generation - 1, || None).unwrap();
+            }
+            dev.fail_reads(unreadable.iter().copied());
+            s.generation = 9;
+            let written = write(&mut dev, &mut s, 8, || None);
+            match unreadable.len() {
+                1 => {
+                    written.unwrap();
+                    assert_eq!(find(&dev, false).unwrap().0.generation, 9, "{unreadable:?}");
+                }
+                _ => assert_eq!(written.unwrap_err().kind(), Kind::Io),
+            }
+        }
     }
 
     #[test]
