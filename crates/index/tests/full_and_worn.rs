@@ -14,7 +14,10 @@ use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::Shape;
+use littoral_index::zb::Zb;
+use littoral_store::MEMORY_BYTES;
 use littoral_store::gc::{self, Relocate as _};
+use littoral_store::pages::Pages as _;
 use littoral_store::store::{Durability, Store};
 
 use common::{GEOMETRY, key};
@@ -81,6 +84,25 @@ fn no_page_is_copied_while_the_zones_have_garbage_enough() {
     let counts = index.store_ref().counts();
     assert!(counts.gc_resets > 5, "{counts:?}");
     assert!(counts.gc_blocks * 20 < counts.tree_blocks, "after {n} records: {counts:?}");
+}
+
+#[test]
+fn a_page_that_cannot_be_read_has_no_copy() {
+    let device = ModelDevice::new(GEOMETRY).unwrap();
+    let store = Store::create(device, *b"copies\0\0", &[], 7).unwrap();
+    let mut tree = Zb::create(store, Shape::paper(6, 8, 8)).unwrap();
+    for n in 0..200 {
+        tree.upsert(&key(n), &[0; 8]).unwrap();
+    }
+    let pages = tree.check().unwrap().pages;
+    let body = *pages.iter().find(|&&at| !tree.pages().is_conventional(at)).unwrap();
+    let image = tree.pages().peek(body).unwrap().to_vec();
+    let copy = tree.pages_mut().append_moved(&image).unwrap();
+    assert_eq!(tree.copied(copy).unwrap(), Some(body));
+    // What is in memory is dropped.
+    tree.pages_mut().set_memory(MEMORY_BYTES);
+    tree.pages_mut().device_mut().fail_reads([body.0]);
+    assert_eq!(tree.copied(copy).unwrap(), None);
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl<P: Pages> Zb<P> {
     }
 
     /// The live sequential page that the page at `at`, which the tree does not use, is a copy of;
-    /// a page that cannot be read is none.
+    /// a page that cannot be read is none and has none.
     ///
     /// # Errors
     /// Those of the store.
@@ -55,7 +55,13 @@ impl<P: Pages> Zb<P> {
             return Ok(None);
         }
         let content = |page: &[u8]| page.len() - SEAL_BYTES;
-        let page = self.core.pages.peek(body)?;
+        let page = match self.core.pages.peek(body) {
+            // The search for other pages' copies goes on.
+            Err(e) if e.kind() != Kind::PowerCut && !mutant!("zb_lost_page_ends_search") => {
+                return Ok(None);
+            }
+            page => page?,
+        };
         let is_copy = page[..content(&page)] == copy[..content(&copy)];
         Ok(is_copy.then_some(body))
     }
