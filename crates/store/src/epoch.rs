@@ -87,7 +87,7 @@ impl<D: ZonedDevice> Store<D> {
         let most = redo::group_blocks_max(self.block_bytes());
         self.redo_at + log > capacity
             || log > most
-            || self.image_blocks(dirty) > most.min(capacity / 2)
+            || self.image_blocks(dirty) > redo::image_blocks_max(capacity, self.block_bytes())
             || dirty > self.dirty_in_memory()
     }
 

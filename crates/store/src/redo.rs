@@ -295,6 +295,14 @@ pub const fn group_blocks_max(block_bytes: usize) -> u64 {
     u32::MAX as u64 / piece_bytes(block_bytes) as u64
 }
 
+/// The most blocks that the images of a checkpoint may take in a redo zone of `capacity_blocks`:
+/// half of it, and no longer a group than a part can say.
+#[inline]
+pub(crate) const fn image_blocks_max(capacity_blocks: u64, block_bytes: usize) -> u64 {
+    let (half, most) = (capacity_blocks / 2, group_blocks_max(block_bytes));
+    if half < most { half } else { most }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +332,16 @@ mod tests {
             assert_eq!(group_blocks(longest as usize, block_bytes), most);
             assert!(longest <= u64::from(u32::MAX), "{longest} at {block_bytes}");
             assert!(group_blocks(u32::MAX as usize + 1, block_bytes) > most, "{block_bytes}");
+        }
+    }
+
+    #[test]
+    fn images_are_bounded_by_half_of_the_redo_zone_and_by_the_longest_group() {
+        for block_bytes in [512, 4096, 65_536] {
+            let most = group_blocks_max(block_bytes);
+            assert_eq!(image_blocks_max(100, block_bytes), 50);
+            assert_eq!(image_blocks_max(2 * most - 2, block_bytes), most - 1);
+            assert_eq!(image_blocks_max(1 << 40, block_bytes), most, "{block_bytes}");
         }
     }
 
