@@ -97,7 +97,8 @@ impl AnyDomain {
     pub fn draft(path: &Path, len: usize) -> Result<(AnyDomain, Draft)> {
         let (zeroed, draft) = Mapping::draft(path, len)?;
         drop(zeroed);
-        let domain = Self::strongest(draft.at())?;
+        // A draft without a name is opened by its descriptor, which says nothing in a message.
+        let domain = Self::strongest(draft.at()).map_err(|e| e.in_context(path.display()))?;
         log::info!("made the file {}, durable by {}", path.display(), domain.name());
         Ok((domain, draft))
     }

@@ -1,12 +1,16 @@
-//! A new file under a name of its own until it is whole.
+//! A new file that has no name until it is whole.
 //!
-//! Life: the file is made beside its final name, as `NAME.PROCESS.N.new`; its owner fills it;
+//! Life: the file is made in its folder without a name (O_TMPFILE), or, where the file system has
+//! no such files, beside its final name, as `NAME.PROCESS.N.new`; its owner fills it;
 //! [`Draft::publish`] gives it its name. A draft that is dropped before, because of an error, is
-//! removed. A process that is killed leaves its draft.
+//! removed. A file without a name ends with its process; of the others a process that is killed
+//! leaves its draft.
 //!
 //! Invariants
 //! - Under its final name a file is whole: it gets the name when its owner says so, in one step.
 //!   Checked by `a_file_has_its_name_once_it_is_published_and_replaces_nothing`.
+//! - Where files need no name a process that ends in any way leaves no draft. Checked by
+//!   `a_draft_has_no_name_that_a_killed_process_could_leave`.
 //! - Nothing that exists is replaced, also what another process made meanwhile. Checked by
 //!   `a_file_has_its_name_once_it_is_published_and_replaces_nothing`.
 //! - A file that was published is named durably: its directory is synchronised. Checked by
@@ -15,11 +19,13 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use littoral_base::mutant;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
 use rustix::io::Errno;
 
 use super::sink::{Event, note};
@@ -30,7 +36,10 @@ use crate::error::{Error, Kind, Result};
 #[must_use = "a draft that is dropped is removed"]
 pub struct Draft {
     path: PathBuf,
+    /// Where the file is until it has its name.
     draft: PathBuf,
+    /// The file, where it has no name at all until then.
+    unnamed: Option<File>,
     is_renamed: bool,
 }
 
@@ -54,13 +63,34 @@ impl Draft {
         if path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
+        Self::unnamed(path).map_or_else(|| Self::named(path), Ok)
+    }
+
+    /// A file without a name; none where the file system has no such files, or no `/proc` is there,
+    /// by which it is opened again and gets its name.
+    fn unnamed(path: &Path) -> Option<(Draft, File)> {
+        if mutant!("device_draft_has_a_name") || mutant!("device_draft_has_the_final_name") {
+            return None;
+        }
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).custom_flags(libc::O_TMPFILE);
+        let file = how.open(folder_of(path)).ok()?;
+        let kept = file.try_clone().ok()?;
+        let draft = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
+        draft.metadata().ok()?;
+        let path = path.to_owned();
+        Some((Draft { path, draft, unnamed: Some(kept), is_renamed: false }, file))
+    }
+
+    /// A file under a name of its own.
+    fn named(path: &Path) -> Result<(Draft, File)> {
         let mut name = OsString::from(path.file_name().unwrap_or_default());
         name.push(format!(".{}.{}.new", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         let is_final = mutant!("device_draft_has_the_final_name");
         let draft = if is_final { path.to_owned() } else { path.with_file_name(name) };
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&draft);
         let file = file.map_err(|e| failed("create", path, e))?;
-        Ok((Draft { path: path.to_owned(), draft, is_renamed: false }, file))
+        Ok((Draft { path: path.to_owned(), draft, unnamed: None, is_renamed: false }, file))
     }
 
     /// Where the file is now.
@@ -74,13 +104,18 @@ impl Draft {
     /// `Kind::Exists` when a file of that name was made meanwhile, `Kind::Io`; no file of ours is
     /// left then.
     pub fn publish(mut self) -> Result<()> {
-        self.is_renamed = rename(&self.draft, &self.path).map_err(|e| match e.kind() {
+        let named = match &self.unnamed {
+            Some(_) => name(&self.draft, &self.path).map(|()| false),
+            None => rename(&self.draft, &self.path),
+        };
+        self.is_renamed = named.map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => exists(&self.path),
             _ => failed("name the new file", &self.path, e),
         })?;
-        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|f| f.sync_all());
+        let folder = folder_of(&self.path);
+        // Some file systems log a file's first name with the file.
+        let with_file = self.unnamed.as_ref().map_or(Ok(()), File::sync_all);
+        let synced = with_file.and_then(|()| File::open(folder)).and_then(|f| f.sync_all());
         note(Event::Named);
         match synced {
             // A file system that names files durably by itself refuses to be told to.
@@ -94,6 +129,15 @@ impl Draft {
     }
 }
 
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Gives the file behind a descriptor, as `/proc` shows it, a name that no file has.
+fn name(descriptor: &Path, to: &Path) -> std::io::Result<()> {
+    linkat(CWD, descriptor, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
+}
+
 /// Gives a file a name that no file has. Whether its old name is gone.
 fn rename(from: &Path, to: &Path) -> std::io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
@@ -105,9 +149,57 @@ fn rename(from: &Path, to: &Path) -> std::io::Result<bool> {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if !self.is_renamed {
+        if self.unnamed.is_none() && !self.is_renamed {
             // What cannot be removed stays under a name that is never opened.
             let _ = std::fs::remove_file(&self.draft);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_draft_has_no_name_that_a_killed_process_could_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut unnamed = OpenOptions::new();
+        unnamed.write(true).custom_flags(libc::O_TMPFILE);
+        if unnamed.open(dir.path()).is_err() {
+            let why = "the folder's file system has no files without a name";
+            let _ = writeln!(std::io::stderr(), "NOT RUN: draft: {why}");
+            return;
+        }
+        let files_count = || std::fs::read_dir(dir.path()).unwrap().count();
+        let (draft, mut file) = Draft::begin(&path).unwrap();
+        assert_eq!(files_count(), 0);
+        file.write_all(b"whole").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read(draft.at()).unwrap(), b"whole", "opened again");
+        draft.publish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert_eq!(Draft::begin(&path).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(files_count(), 1);
+    }
+
+    #[test]
+    fn a_draft_under_a_name_of_its_own_is_renamed_replaces_nothing_and_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let files_count = || std::fs::read_dir(dir.path()).unwrap().count();
+        let (given_up, _) = Draft::named(&path).unwrap();
+        assert_eq!(files_count(), 1);
+        drop(given_up);
+        assert_eq!(files_count(), 0);
+        let (late, _) = Draft::named(&path).unwrap();
+        let (draft, mut file) = Draft::named(&path).unwrap();
+        file.write_all(b"whole").unwrap();
+        draft.publish().unwrap();
+        assert_eq!(late.publish().unwrap_err().kind(), Kind::Busy);
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert_eq!(files_count(), 1);
     }
 }
