@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::Dram;
 use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
-use littoral_stm::{Abort, Kind, Options, Pool, Ref, Restart, Tx, type_name};
+use littoral_stm::{Abort, Kind, Options, Pool, Ref, Restart, Thread, Tx, type_name};
 
 /// A pool with each structure in it, sound.
 fn furnished() -> Pool<Dram> {
@@ -196,6 +196,122 @@ fn a_list_that_leads_back_into_itself_has_an_end() {
     }
     let refused = th.read_only(|tx| list.entries(tx)).unwrap_err();
     assert_eq!(refused.kind(), Kind::Corrupt, "{refused}");
+}
+
+/// Sets word `word` of both versions of an object of `words` words.
+fn set(pool: &Pool<Dram>, object: usize, words: usize, word: usize, value: u64) {
+    let slot_bytes = if words <= 3 { 32 } else { (8 * (words + 1)).next_multiple_of(64) };
+    for slot in [object, object + slot_bytes] {
+        pool.domain().store(slot + 8 * (1 + word), value, Relaxed);
+    }
+}
+
+/// How an operation that cannot succeed ends.
+fn refusal<'p, R>(
+    th: &mut Thread<'p, Dram>,
+    operation: impl FnMut(&mut Tx<'_, 'p, Dram>) -> Result<R, Abort>,
+) -> Kind {
+    th.atomically(operation).map(drop).expect_err("it leads nowhere").kind()
+}
+
+/// How lookup, insertion and removal of a key that is not there end.
+fn refusals(th: &mut Thread<'_, Dram>, map: &impl Map, key: u64) -> [Kind; 4] {
+    let read = th.read_only(|tx| map.get(tx, key)).map(drop).expect_err("it leads nowhere");
+    [
+        read.kind(),
+        refusal(th, |tx| map.get(tx, key)),
+        refusal(th, |tx| map.insert(tx, key, 0)),
+        refusal(th, |tx| map.remove(tx, key)),
+    ]
+}
+
+#[test]
+fn no_operation_goes_round_in_links_that_lead_back() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let list = th.atomically(|tx| SortedList::create(tx)).unwrap();
+    let bst = th.atomically(|tx| SearchTree::create(tx)).unwrap();
+    let map = th.atomically(|tx| HashMap::create(tx, 1)).unwrap();
+    for key in [2, 1, 3, 4] {
+        th.atomically(|tx| list.insert(tx, key, key)).unwrap();
+        th.atomically(|tx| bst.insert(tx, key, key)).unwrap();
+        th.atomically(|tx| map.insert(tx, key, key)).unwrap();
+    }
+    // The third word of each node has its link or links.
+    for name in ["littoral.list.node/1", "littoral.hash.node/1", "littoral.bst.node/2"] {
+        let nodes = places(&pool, name);
+        let to = nodes[0] as u64;
+        let both = to >> 5 | to >> 5 << 32;
+        let link = if name.contains("bst") { both } else { to };
+        nodes.iter().for_each(|&node| set(&pool, node, 3, 2, link));
+    }
+    assert_eq!(refusals(&mut th, &list, 100), [Kind::Corrupt; 4]);
+    assert_eq!(refusals(&mut th, &bst, 100), [Kind::Corrupt; 4]);
+    assert_eq!(refusals(&mut th, &map, 100), [Kind::Corrupt; 4]);
+    assert_eq!(refusal(&mut th, |tx| bst.remove(tx, 2)), Kind::Corrupt, "no successor");
+    assert_eq!(refusal(&mut th, |tx| map.entries(tx)), Kind::Corrupt);
+    assert_eq!(refusal(&mut th, |tx| map.clone().destroy(tx)), Kind::Corrupt);
+    for ended in [refusal(&mut th, |tx| list.destroy(tx)), refusal(&mut th, |tx| bst.destroy(tx))] {
+        assert_eq!(ended, Kind::BadReference, "what was freed is reached again");
+    }
+    drop(th);
+    assert_eq!(pool.check_structures().unwrap_err().kind(), Kind::Corrupt);
+}
+
+#[test]
+fn posts_and_a_directory_that_lead_back_have_an_end() {
+    let pool = furnished();
+    let mut th = pool.thread().unwrap();
+    let head = places(&pool, "littoral.hash.head/2")[0];
+    let map = th.read_only(|tx| HashMap::open(tx, Ref::from_offset(head as u64))).unwrap();
+    let bucket = places(&pool, "littoral.hash.bucket/1")[0] as u64;
+    for posts in places(&pool, "littoral.hash.posts/1") {
+        set(&pool, posts, 15, 2, bucket);
+    }
+    assert_eq!(refusal(&mut th, |tx| map.entries(tx)), Kind::Corrupt);
+    for key in 0..61 {
+        // The way of a key through posts is as long as its hash at most.
+        let _ = th.read_only(|tx| map.get(tx, key));
+    }
+    drop(th);
+    assert_eq!(pool.check_structures().unwrap_err().kind(), Kind::Corrupt);
+
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let at = th.atomically(|tx| Ok(HashMap::create(tx, 61)?.at())).unwrap();
+    let directory = places(&pool, "littoral.hash.directory/1");
+    for &piece in &directory {
+        set(&pool, piece, 61, 60, directory[0] as u64);
+    }
+    set(&pool, at.offset() as usize, 2, 0, u64::MAX);
+    assert_eq!(refusal(&mut th, |tx| HashMap::open(tx, at)), Kind::Corrupt);
+}
+
+#[test]
+fn a_tree_whose_nodes_lead_back_has_an_end_and_no_key_twice() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let tree = th.atomically(|tx| BTree::create(tx)).unwrap();
+    for key in 0..30 {
+        th.atomically(|tx| tree.insert(tx, key, key)).unwrap();
+    }
+    let inner = places(&pool, "littoral.btree.inner/2")[0];
+    let leaf = places(&pool, "littoral.btree.leaf/2")[0];
+    let lead_to = |to: usize| (15..30).for_each(|child| set(&pool, inner, 30, child, to as u64));
+    lead_to(leaf);
+    let mut keys = Vec::new();
+    let scanned = th.read_only(|tx| {
+        keys.clear();
+        tree.scan(tx, .., |key, _| {
+            keys.push(key);
+            true
+        })
+    });
+    assert_eq!(scanned.unwrap_err().kind(), Kind::Corrupt);
+    assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+    lead_to(inner);
+    set(&pool, tree.at().offset() as usize, 2, 1, u64::MAX);
+    assert_eq!(refusals(&mut th, &tree, 7), [Kind::Corrupt; 4]);
 }
 
 #[test]

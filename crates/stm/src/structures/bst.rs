@@ -8,6 +8,7 @@ use std::hint::select_unpredictable;
 
 use super::Map;
 use super::audit::{Audit, Checked, Damage};
+use super::trail::Trail;
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Field, Look, Ref, Words};
 use crate::tx::Access;
@@ -135,7 +136,9 @@ impl SearchTree {
         key: u64,
     ) -> Result<(Parent, Ref<Node>, Option<Node>), Abort> {
         let (mut parent, mut at) = ((Ref::NULL, 0), tx.read(self.at)?.root);
+        let mut trail = Trail::new();
         while !at.is_null() {
+            trail.step(at)?;
             let (found, sides) = tx.look(at, Step)?;
             if found == key {
                 return Ok((parent, at, Some(tx.read(at)?)));
@@ -160,7 +163,9 @@ impl SearchTree {
     fn take_successor<A: Access>(tx: &mut A, at: Ref<Node>, node: Node) -> Result<(), Abort> {
         let (mut above, mut next) = (None, node.sides.get(1));
         let mut least = tx.read(next)?;
+        let mut trail = Trail::new();
         while !least.sides.get(0).is_null() {
+            trail.step(next)?;
             above = Some((next, least));
             next = least.sides.get(0);
             least = tx.read(next)?;

@@ -11,6 +11,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
+use littoral_base::mutant;
+
 use super::Map;
 use super::audit::{Audit, Checked, Damage};
 use crate::error::{Abort, Error, Kind};
@@ -161,13 +163,16 @@ impl Inner {
 
 impl BTreeHead {
     /// The root record, if the tree has no more levels than any can have.
+    #[inline(always)]
     fn sound(self) -> Result<BTreeHead, Abort> {
-        if self.height <= HEIGHT_MAX as u64 {
-            return Ok(self);
-        }
-        let text = format!("a tree of {} levels: its root record is damaged", self.height);
-        Err(Error::new(Kind::Corrupt, text).into())
+        if self.height <= HEIGHT_MAX as u64 { Ok(self) } else { Err(too_high(self.height)) }
     }
+}
+
+#[cold]
+fn too_high(height: u64) -> Abort {
+    let text = format!("a tree of {height} levels: its root record is damaged");
+    Error::new(Kind::Corrupt, text).into()
 }
 
 /// The first and the last key of a range; none of an empty one.
@@ -189,6 +194,12 @@ fn ends(keys: &impl RangeBounds<u64>) -> Option<(u64, u64)> {
 fn overfull<T>(at: Ref<T>, len: u64) -> Abort {
     let text = format!("the node at {at:?} says it has {len} keys of {ENTRIES}: it is damaged");
     Error::new(Kind::Corrupt, text).into()
+}
+
+#[cold]
+fn out_of_order(leaf: u64, key: u64) -> Abort {
+    let text = format!("key {key} of the leaf at {leaf:#x} is out of order: the tree is damaged");
+    Error::new(Kind::Corrupt, text).at_offset(leaf).into()
 }
 
 #[cold]
@@ -265,6 +276,8 @@ impl BTree {
         let head = tx.read(self.at)?.sound()?;
         // Nodes still to visit, the next one last.
         let mut waiting = vec![(head.root, head.height)];
+        // The key before, of those that are asked for or not.
+        let mut before = None;
         while let Some((at, height)) = waiting.pop() {
             if height > 0 {
                 let inner = sound_inner(tx, at)?;
@@ -275,6 +288,10 @@ impl BTree {
             let leaf = sound_leaf(tx, Ref::from_offset(at))?;
             for i in 0..leaf.n() {
                 let key = leaf.keys[i];
+                let ascends = before.replace(key).is_none_or(|last| last < key);
+                if !ascends && !mutant!("btree_scan_repeats") {
+                    return Err(out_of_order(at, key));
+                }
                 if key > last || (key >= first && !visit(key, leaf.values[i])) {
                     return Ok(());
                 }
@@ -404,9 +421,9 @@ fn first(child: u64) -> [u64; ENTRIES + 1] {
 
 impl Map for BTree {
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let head = tx.read(self.at)?;
+        let head = tx.read(self.at)?.sound()?;
         let mut at = head.root;
-        // More levels than a tree can have end at a leaf, whose type is not that of an inner node.
+        // A wrong number of levels ends at a leaf or at an inner node, whose types differ.
         for _ in 0..head.height {
             at = tx.look(Ref::<Inner>::from_offset(at), Step(key))?;
         }

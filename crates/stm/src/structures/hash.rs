@@ -13,12 +13,14 @@
 //! - Buckets are not merged again. The directory of the first buckets is read into memory when the
 //!   map is opened: buckets never move.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use littoral_base::rng::mix;
 
 use super::Map;
 use super::audit::{Audit, Checked, Damage};
+use super::trail::Trail;
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Record, Ref, Words};
 use crate::tx::Access;
@@ -189,7 +191,9 @@ impl HashMap {
     pub fn open<A: Access>(tx: &mut A, at: Ref<HashHead>) -> Result<HashMap, Abort> {
         let head = tx.read(at)?;
         let (mut all, mut piece) = (Vec::new(), head.first);
+        let mut trail = Trail::new();
         while !piece.is_null() && (all.len() as u64) < head.buckets {
+            trail.step(piece)?;
             let directory = tx.read(piece)?;
             all.extend(directory.buckets);
             piece = directory.next;
@@ -216,10 +220,14 @@ impl HashMap {
     /// Every entry, in no order.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict; `Kind::Corrupt` where links lead back to what was reached before.
     pub fn entries<A: Access>(&self, tx: &mut A) -> Result<Vec<(u64, u64)>, Abort> {
         let (mut all, mut waiting) = (Vec::new(), self.buckets.to_vec());
+        let mut reached = HashSet::new();
         while let Some(at) = waiting.pop() {
+            if !reached.insert(at.offset()) {
+                return Err(reached_twice(at));
+            }
             let bucket: Bucket = tx.read(at)?;
             all.extend(bucket.is_held().then_some((bucket.key, bucket.value)));
             let mut next = bucket.link();
@@ -330,10 +338,18 @@ impl HashMap {
     }
 }
 
+#[cold]
+fn reached_twice(at: Ref<Bucket>) -> Abort {
+    let text = format!("the bucket at {at:?} is reached twice: the map is damaged");
+    Error::new(Kind::Corrupt, text).at_offset(at.offset()).into()
+}
+
 /// The value of `key` in the chain from `at` on.
 #[inline(always)]
 fn get_chained<A: Access>(tx: &mut A, mut at: Ref<Node>, key: u64) -> Result<Option<u64>, Abort> {
+    let mut trail = Trail::new();
     while !at.is_null() {
+        trail.step(at)?;
         let (next, value) = tx.look(at, Seek::<false>(key))?;
         if next & HOLDS != 0 {
             return Ok(Some(value));
@@ -346,7 +362,9 @@ fn get_chained<A: Access>(tx: &mut A, mut at: Ref<Node>, key: u64) -> Result<Opt
 /// The nodes of a chain and their entries.
 fn chain<A: Access>(tx: &mut A, mut at: Ref<Node>) -> Result<(Vec<Ref<Node>>, Vec<Entry>), Abort> {
     let (mut nodes, mut entries) = (Vec::new(), Vec::new());
+    let mut trail = Trail::new();
     while !at.is_null() {
+        trail.step(at)?;
         let node = tx.read(at)?;
         nodes.push(at);
         entries.push((node.key, node.value));
@@ -392,7 +410,9 @@ impl Map for HashMap {
             return Ok(held.map(|e| e.1));
         }
         let (mut at, mut nodes) = (home.next(), 0);
+        let mut trail = Trail::new();
         while !at.is_null() {
+            trail.step(at)?;
             let node = tx.read(at)?;
             if node.key == key {
                 tx.write(at, &Node { value, ..node })?;
@@ -424,8 +444,9 @@ impl Map for HashMap {
             }
             return Ok(Some(home.bucket.value));
         }
-        let mut before = None;
+        let (mut before, mut trail) = (None, Trail::new());
         while !at.is_null() {
+            trail.step(at)?;
             let node = tx.read(at)?;
             if node.key == key {
                 match before {

@@ -42,6 +42,12 @@ struct Spot {
     node: Option<Node>,
 }
 
+#[cold]
+fn out_of_order<T>(at: Ref<T>, key: u64) -> Abort {
+    let text = format!("key {key} at {at:?} is out of order: the list is damaged");
+    Error::new(Kind::Corrupt, text).at_offset(at.offset()).into()
+}
+
 impl SortedList {
     /// Makes an empty list.
     ///
@@ -71,9 +77,7 @@ impl SortedList {
         while !at.is_null() {
             let node = tx.read(at)?;
             if all.last().is_some_and(|before| node.key <= before.0) {
-                let text =
-                    format!("key {} at {at:?} is out of order: the list is damaged", node.key);
-                return Err(Error::new(Kind::Corrupt, text).into());
+                return Err(out_of_order(at, node.key));
             }
             all.push((node.key, node.value));
             at = node.next;
@@ -99,12 +103,17 @@ impl SortedList {
     #[inline(always)]
     fn find<A: Access>(&self, tx: &mut A, key: u64) -> Result<Spot, Abort> {
         let (mut before, mut at) = (Ref::NULL, tx.read(self.at)?.first);
+        // The least key that a sound list has next.
+        let mut least = 0;
         while !at.is_null() {
             let (found, next) = tx.look(at, Step)?;
             if found >= key {
                 return Ok(Spot { before, at, node: Some(tx.read(at)?) });
             }
-            (before, at) = (at, next);
+            if found < least {
+                return Err(out_of_order(at, found));
+            }
+            (before, at, least) = (at, next, found + 1);
         }
         Ok(Spot { before, at, node: None })
     }

@@ -7,6 +7,9 @@
 //!   all of it.
 //! - Every operation is part of the caller's transaction, so several on several structures are
 //!   atomic together; all of them answer a conflict through `?`.
+//! - Damaged links that lead back into themselves end an operation with `Kind::Corrupt`
+//!   (`Kind::BadReference` where it frees what it passes); no operation goes on for ever. Checked
+//!   by `no_operation_goes_round_in_links_that_lead_back`.
 //!
 //! ```
 //! use littoral_device::pmem::Dram;
@@ -30,6 +33,7 @@ mod btree;
 mod hash;
 mod list;
 mod queue;
+mod trail;
 mod whole;
 
 pub use bst::{SearchTree, TreeHead};
@@ -79,16 +83,16 @@ pub trait Map {
     /// The value of `key`.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict, `Kind::Corrupt`.
     fn get<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort>;
     /// Sets the value of `key` and answers the one before.
     ///
     /// # Errors
-    /// A conflict, `Kind::Full`.
+    /// A conflict, `Kind::Full`, `Kind::Corrupt`.
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort>;
     /// Removes `key` and answers its value.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict, `Kind::Corrupt`.
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort>;
 }
