@@ -273,7 +273,13 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
             self.th.keep_free(T::TAG, place.base);
         }
         self.th.churns = true;
-        self.put(opened?, value);
+        let entry = opened?;
+        if !mutant!("stm_object_lost_beside_dangling") {
+            // A dangling reference may have led here before: this transaction fails then, and the
+            // object goes back to the free list that it was taken from.
+            self.th.writes[entry].fresh = true;
+        }
+        self.put(entry, value);
         Ok(Ref::from_offset(place.base as u64))
     }
 

@@ -513,6 +513,22 @@ fn a_transaction_with_a_failed_operation_does_not_commit_though_its_error_is_dro
     assert_eq!(two.read_only(|tx| tx.read(c)).unwrap().value, 8);
 }
 
+/// A dangling reference leads to an object of the free list. Taken from there by the transaction
+/// that followed it, and failed, the object must go back.
+#[test]
+fn an_object_taken_beside_a_dangling_reference_to_it_is_not_lost() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a] = cells(&pool);
+    let mut th = pool.thread().unwrap();
+    th.atomically(|tx| tx.free(a)).unwrap();
+    let failed = th.atomically(|tx| {
+        drop(tx.write(a, &Cell { value: 1 }));
+        tx.alloc(&Cell { value: 2 })
+    });
+    assert_eq!(failed.unwrap_err().kind(), Kind::BadReference);
+    assert_eq!(th.atomically(|tx| tx.alloc(&Cell { value: 3 })).unwrap(), a);
+}
+
 /// A tree's insertion that finds no room for the other half of a node has cut that node already.
 #[test]
 fn a_structure_keeps_its_entries_where_the_error_of_a_full_pool_is_dropped() {
