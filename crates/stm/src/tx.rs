@@ -191,8 +191,20 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         let place = self.pool.locate(at).map_err(|e| self.astray(e))?;
         match self.inspect_slowly::<T, L>(place, look)? {
             Some(answer) => Ok(answer),
-            None => Err(dangling(at)),
+            None => Err(self.gone(at)),
         }
+    }
+
+    /// What a reference to an object that does not live comes to. Where a snapshot looks, the slab
+    /// may have had another type in between and this one again since.
+    #[cold]
+    #[inline(never)]
+    fn gone<T>(&mut self, at: Ref<T>) -> Abort {
+        let is_snapshot = matches!(self.mode, Mode::Snapshot(_));
+        if is_snapshot && !mutant!("snapshot_slab_returned") {
+            return self.astray(dead(at));
+        }
+        dangling(at)
     }
 
     /// What a reference that leads to no object of its type comes to: a conflict if it may have
@@ -761,7 +773,12 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
 
 #[cold]
 fn dangling<T>(at: Ref<T>) -> Abort {
-    Error::new(Kind::BadReference, format!("reference {at:?} leads to a freed object")).into()
+    dead(at).into()
+}
+
+#[cold]
+fn dead<T>(at: Ref<T>) -> Error {
+    Error::new(Kind::BadReference, format!("reference {at:?} leads to a freed object"))
 }
 
 impl<D: Domain> Drop for Tx<'_, '_, D> {

@@ -7,10 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use littoral_device::memory::{Domain, Promise};
 use littoral_device::pmem::Dram;
-use littoral_stm::{Abort, Options, Pool, Ref};
+use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Thread};
 
 littoral_stm::record! {
     struct Account = "test.account/1" { balance: u64 }
+}
+littoral_stm::record! {
+    struct Wide = "test.wide/1" { words: [u64; 20] }
 }
 
 /// Memory that stops one thread before a chosen store to a shared volatile word.
@@ -116,6 +119,48 @@ fn a_snapshot_that_saw_an_account_before_a_transfer_sees_the_other_before_it_too
     for stop in 1..=4 {
         assert_eq!(sum_beside_a_transfer(stop), 1000, "stopped before store {stop}");
     }
+}
+
+/// Fills the pool with objects of a type and ends them all.
+fn fill_and_empty<T: Record>(th: &mut Thread<'_, Dram>, value: &T) {
+    let mut all = Vec::new();
+    let full = loop {
+        match th.atomically(|tx| tx.alloc(value)) {
+            Ok(at) => all.push(at),
+            Err(full) => break full,
+        }
+    };
+    assert_eq!(full.kind(), Kind::Full);
+    all.iter().for_each(|&at| th.atomically(|tx| tx.free(at)).expect("it lives"));
+}
+
+/// An object of the snapshot's moment ends, its slab is given to another type and comes back: where
+/// the object was, the slab has none, and the snapshot must start again.
+#[test]
+fn a_snapshot_whose_slab_went_to_another_type_and_came_back_starts_again() {
+    let options = Options { threads_max: 3, slab_bytes: Some(1024) };
+    let pool = Pool::create(Dram::new(32 << 10), &options).expect("room");
+    let (mut reader, mut writer) = (pool.thread().expect("a slot"), pool.thread().expect("a slot"));
+    let make = |th: &mut Thread<'_, Dram>| {
+        th.atomically(|tx| tx.alloc(&Account { balance: 1 })).expect("room")
+    };
+    // Two wide objects of a slab have their epochs where those of its first two accounts are.
+    let [first, second, third] = [make(&mut writer), make(&mut writer), make(&mut writer)];
+    let mut attempts = 0;
+    let seen = reader.snapshot(|tx| {
+        attempts += 1;
+        if attempts > 1 {
+            return Ok(());
+        }
+        for at in [first, second, third] {
+            writer.atomically(|tx| tx.free(at)).expect("it lives");
+        }
+        fill_and_empty(&mut writer, &Wide { words: [1; 20] });
+        assert_eq!(make(&mut writer), first, "the slab has its type again");
+        tx.read(third).map(drop)
+    });
+    seen.expect("a conflict, not a wrong reference");
+    assert_eq!(attempts, 2);
 }
 
 #[test]
