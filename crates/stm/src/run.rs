@@ -15,6 +15,12 @@ use crate::error::{Abort, Error, Kind, Reason, Result};
 use crate::pool::Pool;
 use crate::thread::{PATIENCE, Thread};
 use crate::tx::{Mode, Tx};
+use crate::word::THREADS_MAX;
+
+/// Snapshots of a session. A version's epoch is kept as u32, and a writer may load what handles
+/// that are being refused add for a moment, one each.
+pub(crate) const EPOCHS_MAX: u64 = u32::MAX as u64 - THREADS_MAX as u64;
+const _: () = assert!(EPOCHS_MAX + THREADS_MAX as u64 <= u32::MAX as u64);
 
 impl<'p, D: Domain> Thread<'p, D> {
     /// Runs `body` as a transaction, again and again until no other is in the way; durable on
@@ -48,16 +54,16 @@ impl<'p, D: Domain> Thread<'p, D> {
     /// long scans are disturbed only by objects overwritten twice while they run.
     ///
     /// # Errors
-    /// As `read_only`; `Kind::Usage` after 2^32 snapshots of one session (reopen the pool).
+    /// As `read_only`; `Kind::Usage` after almost 2^32 snapshots of one session (reopen the pool).
     pub fn snapshot<R>(
         &mut self,
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
         let at = |pool: &Pool<D>, _| {
             let epoch = pool.calm.epoch.fetch_add(1, SeqCst);
-            if epoch >= u64::from(u32::MAX) - 1 {
+            if epoch >= EPOCHS_MAX {
                 pool.calm.epoch.fetch_sub(1, SeqCst);
-                let text = "2^32 snapshots were taken in this session; reopen the pool";
+                let text = "almost 2^32 snapshots were taken in this session; reopen the pool";
                 return Err(Error::new(Kind::Usage, text));
             }
             // Paired with the committers' fence: a writer that read an older epoch is seen

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use littoral_device::pmem::{Dram, Sim};
 
 use super::*;
+use crate::run::EPOCHS_MAX;
 
 crate::record! {
     struct Cell = "test.cell/1" { value: u64 }
@@ -50,6 +51,19 @@ fn a_slot_at_the_end_of_its_clock_is_not_handed_out_while_others_are_free() {
     let pool = Pool::open(Arc::clone(&sim), Restart::Scan).unwrap();
     let found = pool.object_at(cell.offset()).unwrap().unwrap();
     assert_eq!(found.words, [4]);
+}
+
+#[test]
+fn the_last_snapshots_of_a_session_are_refused_and_leave_the_epoch_as_it_is() {
+    let pool = Pool::create(Dram::new(16 << 10), &OPTIONS).unwrap();
+    let mut th = pool.thread().unwrap();
+    let cell = th.atomically(|tx| tx.alloc(&Cell { value: 7 })).unwrap();
+    pool.calm.epoch.store(EPOCHS_MAX - 1, Ordering::SeqCst);
+    assert_eq!(th.snapshot(|tx| tx.read(cell)).unwrap().value, 7);
+    for _ in 0..3 {
+        assert_eq!(th.snapshot(|tx| tx.read(cell)).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(pool.calm.epoch.load(Ordering::SeqCst), EPOCHS_MAX);
+    }
 }
 
 /// Memory of a process that may have forked.
