@@ -19,6 +19,8 @@ pub(super) enum Event {
     Sync(usize, usize),
     /// fsync of a file and of the directory that names it.
     Named,
+    /// The page cache's copy of a file dropped.
+    Forgotten,
 }
 
 #[cfg(not(test))]

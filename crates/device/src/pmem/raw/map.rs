@@ -14,6 +14,9 @@
 //!   unlocks what is the parent's. Checked by
 //!   `a_forked_child_is_told_and_has_no_mapping_of_the_file`,
 //!   `a_child_that_drops_the_mapping_keeps_the_parents_lock_and_its_own_memory`.
+//! - A file whose msync failed is read from its device by the next owner: the kernel may have
+//!   marked pages clean that it could not write, and would show them. Checked by
+//!   `what_an_msync_failed_to_write_is_not_left_in_the_page_cache`.
 //! - A file that is created is a draft until its owner publishes it, and is synchronised before.
 //!   Checked by `creation_synchronises_the_file_and_its_folder`.
 //!
@@ -24,8 +27,9 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use littoral_base::mutant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
@@ -43,6 +47,8 @@ pub(in crate::pmem) struct Mapping {
     len: usize,
     file: Option<File>,
     is_dax: bool,
+    /// An msync failed: what the page cache shows need not be on the device.
+    is_unsure: AtomicBool,
     /// Of a shared mapping: what tells a forked child from its parent.
     birth: Birth,
 }
@@ -144,7 +150,8 @@ impl Mapping {
         };
         let base = base.map_err(|e| io("map", Path::new("anonymous memory"), e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        Ok(Mapping { base, len, file: None, is_dax: false, birth: Birth::private() })
+        let (is_unsure, birth) = (AtomicBool::new(false), Birth::private());
+        Ok(Mapping { base, len, file: None, is_dax: false, is_unsure, birth })
     }
 
     /// Asks the system for large pages, as a DAX mapping has them; a hint, whatever comes of it.
@@ -223,7 +230,8 @@ impl Mapping {
         };
         let base = base.map_err(|e| io("map", path, e))?;
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        Ok(Mapping { base, len, file: Some(file), is_dax: false, birth: Birth::private() })
+        let (is_unsure, birth) = (AtomicBool::new(false), Birth::private());
+        Ok(Mapping { base, len, file: Some(file), is_dax: false, is_unsure, birth })
     }
 
     /// Whether a shared mapping of the file would be of DAX memory, and the file, opened for
@@ -259,7 +267,8 @@ impl Mapping {
             Err(_) => (shared(MapFlags::SHARED).map_err(|e| io("map", path, e))?, false),
         };
         let base = NonNull::new(base.cast()).expect("invariant: a mapping is not at address zero");
-        let mapping = Mapping { base, len, file: Some(file), is_dax, birth };
+        let is_unsure = AtomicBool::new(false);
+        let mapping = Mapping { base, len, file: Some(file), is_dax, is_unsure, birth };
         mapping.keep_from_children(path)?;
         Ok(mapping)
     }
@@ -317,8 +326,22 @@ impl Mapping {
             msync(start.cast(), len, MsyncFlags::SYNC)
         };
         note(Event::Sync(offset, len));
+        if done.is_err() {
+            self.is_unsure.store(true, Relaxed);
+        }
         let what = || format!("msync of {len} bytes at offset {offset}");
         done.map_err(|e| Error::with_source(Kind::Io, what(), std::io::Error::from(e)))
+    }
+
+    /// After a failed msync, drops what the page cache holds of the file, which is mapped no more.
+    fn forget_cached(&self) {
+        let is_unsure = self.is_unsure.load(Relaxed) && !mutant!("msync_failed_pages_kept");
+        let Some(file) = self.file.as_ref().filter(|_| is_unsure) else { return };
+        let dropped = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        note(Event::Forgotten);
+        if let Err(e) = dropped {
+            log::warn!("the page cache may show what is not on the device: {e}");
+        }
     }
 }
 
@@ -328,16 +351,18 @@ impl Drop for Mapping {
             // Nothing of it is mapped here, and the lock is the parent's.
             return;
         }
+        // SAFETY: `base` and `len` are what mmap returned and was given; no reference outlives
+        // `self`.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
+        // Pages are dropped only where they are mapped no more, and before the next owner comes.
+        self.forget_cached();
         // A forked child may hold the file open, and with it the lock, for longer. What readers
         // share is left to the last of them.
         if let Some(file) = self.file.as_ref().filter(|_| self.birth.process.is_some()) {
             let unlocked = flock(file, FlockOperation::Unlock);
             debug_assert!(unlocked.is_ok(), "unlocking our own file");
         }
-        // SAFETY: `base` and `len` are what mmap returned and was given; no reference outlives
-        // `self`.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "munmap of our own mapping");
     }
 }
 
@@ -441,6 +466,22 @@ mod tests {
         drop(writer);
         // SAFETY: waits for the child made above.
         assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+    }
+
+    #[test]
+    fn what_an_msync_failed_to_write_is_not_left_in_the_page_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        drop(Mapping::create(&path, 8192).unwrap());
+        // The system refuses to synchronise from the middle of a page.
+        let cases: [(usize, &[Event]); 2] = [(0, &[]), (64, &[Event::Forgotten])];
+        for (from, wanted) in cases {
+            let mapping = Mapping::open(&path).unwrap();
+            assert_eq!(mapping.sync(from, 4096).is_err(), !wanted.is_empty(), "from {from}");
+            taken();
+            drop(mapping);
+            assert_eq!(taken(), wanted);
+        }
     }
 
     #[test]
