@@ -106,9 +106,10 @@ fn type_words(tag: u64) -> String {
     heap::type_name(tag).map_or_else(|| format!("{tag:#018x}"), str::to_owned)
 }
 
-fn roots(look: &Look) -> Result<Vec<Value>, Failure> {
+fn roots(look: &Look, place: &Place) -> Result<Vec<Value>, Failure> {
     let shown = |r: heap::RootView| json!({"root": r.name, "type": type_words(r.tag), "offset_bytes": r.offset});
-    Ok(look.pool.roots()?.into_iter().map(shown).collect())
+    let roots = look.pool.roots().map_err(|e| e.in_context(place.name()))?;
+    Ok(roots.into_iter().map(shown).collect())
 }
 
 fn info(place: &Place) -> Result<Value, Failure> {
@@ -141,7 +142,7 @@ fn info(place: &Place) -> Result<Value, Failure> {
         "durable_by": durable_by,
         "promise": promise,
         "types": types.collect::<Vec<_>>(),
-        "roots": roots(&look)?,
+        "roots": roots(&look, place)?,
     }))
 }
 
@@ -171,7 +172,7 @@ fn outline(place: &Place, durable_by: &str, promise: &str) -> Result<Value, Fail
 
 fn check(place: &Place) -> Result<Value, Failure> {
     let look = look(place)?;
-    let roots = roots(&look)?;
+    let roots = roots(&look, place)?;
     let structures = look.pool.check_structures().map_err(|e| e.in_context(place.name()))?;
     let (mut objects, mut words) = (0u64, 0u64);
     look.pool.walk(|o| {
@@ -213,7 +214,7 @@ fn object_line(text: &mut String, o: &ObjectView) {
 
 fn dump(format: Format, place: &Place) -> Outcome {
     let look = look(place)?;
-    let roots = roots(&look)?;
+    let roots = roots(&look, place)?;
     if format == Format::Json {
         let mut objects = Vec::new();
         look.pool.walk(|o| {

@@ -226,6 +226,28 @@ fn foreign_damaged_and_later_pools_are_refused_and_stay_as_they_are() {
 }
 
 #[test]
+fn a_pool_with_a_damaged_name_is_refused_by_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.pool");
+    let memory = littoral::device::pmem::AnyDomain::create(&path, 1 << 20).unwrap();
+    let pool = littoral::heap::create(memory, &littoral::heap::Options::default()).unwrap();
+    let made = pool.thread().unwrap().atomically(|tx| {
+        let list = littoral::heap::structures::SortedList::create(tx)?;
+        tx.set_root("counts", list.at())
+    });
+    made.unwrap();
+    drop(pool);
+    let mut bytes = fs::read(&path).unwrap();
+    let name = bytes.windows(8).position(|eight| eight == b"counts\0\0").unwrap();
+    bytes[name] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    for verb in ["info", "check", "dump"] {
+        refused(dir.path(), &["heap", verb, "a.pool"], 4, &["a.pool: ", "root record's checksum"]);
+    }
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
 fn a_pool_that_may_only_be_read_is_looked_at_and_says_what_it_cannot_promise() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
