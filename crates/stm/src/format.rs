@@ -161,8 +161,8 @@ impl Layout {
         }
         if version != VERSION {
             let text = format!(
-                "pool format {version}; this build reads format {VERSION}: dump the pool with the \
-                 littoral that wrote it and load it into a new one; nothing changed"
+                "pool format {version}; this build reads format {VERSION}: read the pool with the \
+                 littoral that wrote it (`heap dump` prints it) and fill a new one; nothing changed"
             );
             return bad(Kind::Unsupported, text);
         }
