@@ -184,12 +184,23 @@ pub struct Eadr {
     map: Mapping,
 }
 
-/// Whether Linux reports a persistent-memory region whose persistence domain includes the caches.
+/// Whether Linux reports persistent-memory regions and the persistence domain of each includes the
+/// caches. On which region a file lies is not asked.
 pub fn platform_has_eadr() -> bool {
-    let regions = std::fs::read_dir("/sys/bus/nd/devices").into_iter().flatten().flatten();
-    regions
+    caches_survive(Path::new("/sys/bus/nd/devices"))
+}
+
+/// [`platform_has_eadr`], of the devices that `folder` lists.
+fn caches_survive(folder: &Path) -> bool {
+    let devices = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut domains = devices
         .filter_map(|entry| std::fs::read_to_string(entry.path().join("persistence_domain")).ok())
-        .any(|domain| domain.trim() == "cpu_cache")
+        .peekable();
+    let includes_caches = |domain: String| domain.trim() == "cpu_cache";
+    if mutant!("pmem_eadr_by_one_region") {
+        return domains.any(includes_caches);
+    }
+    domains.peek().is_some() && domains.all(includes_caches)
 }
 
 impl Eadr {
@@ -273,6 +284,22 @@ mod tests {
         assert_eq!(events.first(), Some(&Event::Stream(start(&domain) + 192)));
         assert_eq!(events.last(), Some(&Event::Fence));
         assert_eq!(domain.word(248, Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn caches_survive_only_where_every_region_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let region = |name: &str, domain: &str| {
+            let at = dir.path().join(name);
+            std::fs::create_dir(&at).unwrap();
+            std::fs::write(at.join("persistence_domain"), domain).unwrap();
+        };
+        std::fs::create_dir(dir.path().join("ndbus0")).unwrap();
+        assert!(!caches_survive(dir.path()), "no region");
+        region("region0", "cpu_cache\n");
+        assert!(caches_survive(dir.path()));
+        region("region1", "memory_controller\n");
+        assert!(!caches_survive(dir.path()), "a file may lie on either");
     }
 
     #[test]
