@@ -18,14 +18,14 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use littoral_base::mutant;
-use rustix::fs::{AtFlags, CWD, RenameFlags, linkat, renameat_with};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, fallocate, linkat, renameat_with};
 use rustix::io::Errno;
 
 use super::sink::{Event, note};
@@ -50,7 +50,7 @@ fn exists(path: &Path) -> Error {
     Error::new(Kind::Exists, format!("{}: exists already; nothing changed", path.display()))
 }
 
-fn failed(what: &str, path: &Path, source: std::io::Error) -> Error {
+fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     Error::with_source(Kind::Io, format!("{}: {what}", path.display()), source)
 }
 
@@ -129,21 +129,38 @@ impl Draft {
     }
 }
 
+/// Gives an empty file `len` zero bytes whose room is reserved, so that no store through a mapping
+/// finds the file system full.
+///
+/// # Errors
+/// What the system says.
+pub(in crate::pmem) fn reserve(file: &File, len: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        // Not every file system reserves (9p, older NFS): what is written has its room.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, len),
+        reserved => reserved.map_err(io::Error::from),
+    }
+}
+
+fn write_zeros(mut file: &File, len: u64) -> io::Result<()> {
+    io::copy(&mut io::repeat(0).take(len), &mut file).map(drop)
+}
+
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Gives the file behind a descriptor, as `/proc` shows it, a name that no file has.
-fn name(descriptor: &Path, to: &Path) -> std::io::Result<()> {
-    linkat(CWD, descriptor, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(std::io::Error::from)
+fn name(descriptor: &Path, to: &Path) -> io::Result<()> {
+    linkat(CWD, descriptor, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
 }
 
 /// Gives a file a name that no file has. Whether its old name is gone.
-fn rename(from: &Path, to: &Path) -> std::io::Result<bool> {
+fn rename(from: &Path, to: &Path) -> io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // Not every file system can refuse to replace: a second name is refused by all.
         Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(from, to).map(|()| false),
-        renamed => renamed.map(|()| true).map_err(std::io::Error::from),
+        renamed => renamed.map(|()| true).map_err(io::Error::from),
     }
 }
 
@@ -158,7 +175,7 @@ impl Drop for Draft {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Seek as _, Write as _};
 
     use super::*;
 
@@ -170,7 +187,7 @@ mod tests {
         unnamed.write(true).custom_flags(libc::O_TMPFILE);
         if unnamed.open(dir.path()).is_err() {
             let why = "the folder's file system has no files without a name";
-            let _ = writeln!(std::io::stderr(), "NOT RUN: draft: {why}");
+            let _ = writeln!(io::stderr(), "NOT RUN: draft: {why}");
             return;
         }
         let files_count = || std::fs::read_dir(dir.path()).unwrap().count();
@@ -183,6 +200,20 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         assert_eq!(Draft::begin(&path).unwrap_err().kind(), Kind::Busy);
         assert_eq!(files_count(), 1);
+    }
+
+    #[test]
+    fn a_file_whose_zeros_are_written_is_like_one_whose_room_is_reserved() {
+        let len = 3 * 4096 + 64;
+        let (reserved, written) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        reserve(&reserved, len).unwrap();
+        write_zeros(&written, len).unwrap();
+        for mut file in [reserved, written] {
+            let mut bytes = Vec::new();
+            file.rewind().unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes, vec![0; len as usize]);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
 };
 
-use super::super::draft::Draft;
+use super::super::draft::{Draft, reserve};
 use super::super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
 use crate::owned_file::lock;
@@ -180,8 +180,7 @@ impl Mapping {
     pub(in crate::pmem) fn draft(path: &Path, len: usize) -> Result<(Mapping, Draft)> {
         check_len(len, path)?;
         let (draft, file) = Draft::begin(path)?;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len as u64)
-            .map_err(|e| io("reserve space", path, e))?;
+        reserve(&file, len as u64).map_err(|e| io("reserve space", path, e))?;
         let is_whole = |m: std::fs::Metadata| m.len() == len as u64;
         debug_assert!(file.metadata().is_ok_and(is_whole), "a file has its length before its name");
         file.sync_all().map_err(|e| io("synchronise the new file", path, e))?;
