@@ -259,6 +259,24 @@ fn no_operation_goes_round_in_links_that_lead_back() {
 }
 
 #[test]
+fn a_bucket_whose_flag_hides_its_entry_is_damage() {
+    let pool = furnished();
+    let mut held = None;
+    pool.walk(|o| {
+        let is_bucket = type_name(o.tag) == Some("littoral.hash.bucket/1");
+        if is_bucket && o.words[2] & 1 == 1 && o.words[0] != 0 {
+            held = Some(o.clone());
+        }
+        held.is_none()
+    })
+    .unwrap();
+    let bucket = held.expect("a bucket with an entry");
+    set(&pool, bucket.offset as usize, 3, 2, bucket.words[2] & !1);
+    let damage = pool.check_structures().unwrap_err();
+    assert_eq!((damage.kind(), damage.place().offset), (Kind::Corrupt, Some(bucket.offset)));
+}
+
+#[test]
 fn posts_and_a_directory_that_lead_back_have_an_end() {
     let pool = furnished();
     let mut th = pool.thread().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! - A bucket and a chain node are three words, so both versions of either share one cache line: a
 //!   lookup at load one touches one record, an insertion into an empty bucket allocates nothing.
-//! - A bucket without an entry of its own has no chain.
+//! - A bucket without an entry of its own has no chain, and zeros for key and value.
 //! - Growth is local and incremental: an insertion that finds [`CHAIN_MAX`] nodes splits that one
 //!   bucket by the next bit of its keys' hashes (Fagin and others 1979) and no other. It moves that
 //!   chain, so its work is bounded; nothing that all insertions share is written; and it is part of
@@ -16,6 +16,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use littoral_base::mutant;
 use littoral_base::rng::mix;
 
 use super::Map;
@@ -518,6 +519,11 @@ impl HashMap {
             let node: Node = ob.enter(next.offset())?;
             keys.push(node.key);
             next = node.next;
+        }
+        // The flag's bit may be what changed: an entry that is not there has left zeros.
+        let is_left = !keys.is_empty() || (bucket.key, bucket.value) != (0, 0);
+        if !bucket.is_held() && is_left && !mutant!("hash_lost_entry_unseen") {
+            return Err(ob.damage(at.offset(), "it does not show the entry it has".to_owned()));
         }
         let total = keys.len();
         let stray = keys.iter().find(|&&k| !self.belongs(k, first, steps, onwards.len()));
