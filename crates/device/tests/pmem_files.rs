@@ -24,6 +24,20 @@ fn what_was_fenced_is_there_after_reopening() {
     assert_eq!(Msync::open(&path).unwrap().word(4096 + 8, Ordering::Relaxed), MARK);
 }
 
+#[test]
+fn a_pipe_without_a_writer_and_a_folder_are_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    for refused in [FileCopy::open(&path), FileCopy::beside_owner(&path)] {
+        assert_eq!(refused.map(drop).unwrap_err().kind(), Kind::Foreign);
+    }
+    assert_eq!(Msync::open(&path).map(drop).unwrap_err().kind(), Kind::Foreign);
+    let folder = FileCopy::open(dir.path()).map(drop).unwrap_err();
+    assert!(folder.kind() == Kind::Foreign && folder.to_string().contains("folder"), "{folder}");
+}
+
 /// KiB of the file's mapping in this process that the kernel holds as dirty.
 fn dirty_kib(path: &std::path::Path) -> u64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");

@@ -25,6 +25,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -205,7 +206,7 @@ impl Mapping {
     /// # Errors
     /// As `open`, for reading.
     pub(in crate::pmem) fn open_copy(path: &Path) -> Result<Mapping> {
-        let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
+        let file = open_to_read(path).map_err(|e| io("open for reading", path, e))?;
         lock(&file, false).map_err(|e| io("is in use by another owner", path, e))?;
         Self::copy_of(path, file)
     }
@@ -215,7 +216,7 @@ impl Mapping {
     /// # Errors
     /// As `open_copy`, but for the lock.
     pub(in crate::pmem) fn open_beside(path: &Path) -> Result<Mapping> {
-        let file = File::open(path).map_err(|e| io("open for reading", path, e))?;
+        let file = open_to_read(path).map_err(|e| io("open for reading", path, e))?;
         Self::copy_of(path, file)
     }
 
@@ -370,10 +371,19 @@ fn sync_flags() -> MapFlags {
     MapFlags::from_bits_retain(libc::MAP_SHARED_VALIDATE as u32 | libc::MAP_SYNC as u32)
 }
 
+/// Opens a file for reading. A pipe is opened at once too, whether it has a writer or not, and then
+/// refused by its length.
+fn open_to_read(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// A file's length, which must be whole lines.
 fn whole_lines(path: &Path, file: &File) -> Result<usize> {
-    let len = file.metadata().map_err(|e| io("ask its length", path, e))?.len();
-    let len = usize::try_from(len).expect("invariant: a file fits the address space");
+    let about = file.metadata().map_err(|e| io("ask its length", path, e))?;
+    if about.is_dir() {
+        return Err(Error::new(Kind::Foreign, format!("{}: is a folder", path.display())));
+    }
+    let len = usize::try_from(about.len()).expect("invariant: a file fits the address space");
     if len == 0 || len % 64 != 0 {
         let text =
             format!("{}: {len} bytes is no whole number of lines of 64 bytes", path.display());
