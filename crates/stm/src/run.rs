@@ -8,6 +8,7 @@
 //! - A conflict retries with bounded random backoff; after [`PATIENCE`] losses the transaction
 //!   takes a ticket and younger ones wait for it.
 
+use littoral_base::mutant;
 use littoral_base::sync::atomic::{Ordering::SeqCst, fence};
 use littoral_device::memory::Domain;
 
@@ -101,6 +102,10 @@ impl<'p, D: Domain> Thread<'p, D> {
     ) -> Result<R> {
         let pool = self.pool;
         let (mut losses, mut ticket) = (0, None);
+        if !mutant!("stm_rival_of_former") {
+            // A former transaction may have ended otherwise than by a commit.
+            self.rival.2 = 0;
+        }
         loop {
             if ticket.is_none() {
                 pool.calm.gate.pass();
@@ -144,10 +149,7 @@ impl<'p, D: Domain> Thread<'p, D> {
         tx.end();
         std::mem::forget(tx);
         match &done {
-            Ok(_) => {
-                self.stats.commits_count += 1;
-                self.rival.2 = 0;
-            }
+            Ok(_) => self.stats.commits_count += 1,
             Err(abort) => self.learn(abort),
         }
         self.elder = false;

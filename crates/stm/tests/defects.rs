@@ -382,6 +382,35 @@ fn two_handles_of_one_thread_on_one_object_are_told_instead_of_waiting_for_ever(
     assert_eq!(outer.read_only(|tx| tx.read(a)).unwrap().value, 100);
 }
 
+/// What was in the way of a transaction that gave up is not held against the next one's peers.
+#[test]
+fn a_transaction_that_gave_up_beside_another_handle_does_not_spoil_the_next() {
+    let pool = Pool::create(Dram::new(32 << 10), &options()).unwrap();
+    let [a, b] = cells(&pool);
+    let (mut outer, mut inner) = (pool.thread().unwrap(), pool.thread().unwrap());
+    let done = outer.atomically(|tx| {
+        tx.write(a, &Cell { value: 1 })?;
+        let gave_up = inner.atomically(|tx| {
+            drop(tx.write(a, &Cell { value: 2 }));
+            Err::<(), _>(Abort::cancel("no"))
+        });
+        assert_eq!(gave_up.unwrap_err().kind(), Kind::Cancelled);
+        Ok(())
+    });
+    done.unwrap();
+    let mut attempts = 0;
+    let done = inner.atomically(|tx| {
+        tx.read(b)?;
+        attempts += 1;
+        if attempts == 1 {
+            set(&mut outer, &[(b, 7)]);
+        }
+        tx.write(a, &Cell { value: 3 })
+    });
+    done.unwrap();
+    assert_eq!(attempts, 2, "one loss is no nesting");
+}
+
 /// A process is killed between the store of a slab's entry and its fence. The next one finds the
 /// entry in the cache and puts its objects there: they must outlive a power cut.
 #[test]
