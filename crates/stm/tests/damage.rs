@@ -258,6 +258,27 @@ fn no_operation_goes_round_in_links_that_lead_back() {
     assert_eq!(pool.check_structures().unwrap_err().kind(), Kind::Corrupt);
 }
 
+/// The insertion has cut a leaf in two when it finds no sound node to put the other half into.
+#[test]
+fn half_an_insertion_into_a_damaged_tree_is_not_committed_though_its_error_is_dropped() {
+    let pool = Pool::create(Dram::new(1 << 20), &Options::default()).unwrap();
+    let mut th = pool.thread().unwrap();
+    let tree = th.atomically(|tx| BTree::create(tx)).unwrap();
+    for key in (0..60).step_by(2) {
+        th.atomically(|tx| tree.insert(tx, key, key)).unwrap();
+    }
+    let inner = places(&pool, "littoral.btree.inner/2")[0];
+    set(&pool, inner, 30, 0, 15);
+    let done = th.atomically(|tx| {
+        drop(tree.insert(tx, 1, 1));
+        Ok(())
+    });
+    assert_eq!(done.unwrap_err().kind(), Kind::Corrupt);
+    for key in (0..60).step_by(2) {
+        assert_eq!(th.read_only(|tx| tree.get(tx, key)).unwrap(), Some(key));
+    }
+}
+
 #[test]
 fn a_bucket_whose_flag_hides_its_entry_is_damage() {
     let pool = furnished();

@@ -6,9 +6,9 @@
 
 use std::hint::select_unpredictable;
 
-use super::Map;
 use super::audit::{Audit, Checked, Damage};
 use super::trail::Trail;
+use super::{Map, changing};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Field, Look, Ref, Words};
 use crate::tx::Access;
@@ -116,17 +116,19 @@ impl SearchTree {
     /// # Errors
     /// A conflict.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
-        // A tree without balancing may be as deep as it is large: no recursion.
-        let mut waiting = vec![tx.read(self.at)?.root];
-        while let Some(at) = waiting.pop() {
-            if at.is_null() {
-                continue;
+        changing(tx, |tx| {
+            // A tree without balancing may be as deep as it is large: no recursion.
+            let mut waiting = vec![tx.read(self.at)?.root];
+            while let Some(at) = waiting.pop() {
+                if at.is_null() {
+                    continue;
+                }
+                let sides = tx.read(at)?.sides;
+                waiting.extend([sides.get(0), sides.get(1)]);
+                tx.free(at)?;
             }
-            let sides = tx.read(at)?.sides;
-            waiting.extend([sides.get(0), sides.get(1)]);
-            tx.free(at)?;
-        }
-        tx.free(self.at)
+            tx.free(self.at)
+        })
     }
 
     #[inline(always)]
@@ -187,7 +189,7 @@ impl Map for SearchTree {
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        match self.find(tx, key)? {
+        changing(tx, |tx| match self.find(tx, key)? {
             (_, at, Some(node)) => {
                 tx.write(at, &Node { value, ..node })?;
                 Ok(Some(node.value))
@@ -197,21 +199,23 @@ impl Map for SearchTree {
                 self.link(tx, parent, node)?;
                 Ok(None)
             }
-        }
+        })
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let (parent, at, Some(node)) = self.find(tx, key)? else { return Ok(None) };
-        match [node.sides.get(0), node.sides.get(1)] {
-            [left, right] if !left.is_null() && !right.is_null() => {
-                Self::take_successor(tx, at, node)?;
+        changing(tx, |tx| {
+            let (parent, at, Some(node)) = self.find(tx, key)? else { return Ok(None) };
+            match [node.sides.get(0), node.sides.get(1)] {
+                [left, right] if !left.is_null() && !right.is_null() => {
+                    Self::take_successor(tx, at, node)?;
+                }
+                [left, right] => {
+                    self.link(tx, parent, if left.is_null() { right } else { left })?;
+                    tx.free(at)?;
+                }
             }
-            [left, right] => {
-                self.link(tx, parent, if left.is_null() { right } else { left })?;
-                tx.free(at)?;
-            }
-        }
-        Ok(Some(node.value))
+            Ok(Some(node.value))
+        })
     }
 }
 

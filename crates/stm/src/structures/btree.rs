@@ -13,8 +13,8 @@ use std::ops::{Bound, RangeBounds};
 
 use littoral_base::mutant;
 
-use super::Map;
 use super::audit::{Audit, Checked, Damage};
+use super::{Map, changing};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
@@ -306,18 +306,21 @@ impl BTree {
     /// # Errors
     /// A conflict; `Kind::Corrupt` for a damaged node.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
-        let head = tx.read(self.at)?.sound()?;
-        let mut waiting = vec![(head.root, head.height)];
-        while let Some((at, height)) = waiting.pop() {
-            if height == 0 {
-                tx.free(Ref::<Leaf>::from_offset(at))?;
-                continue;
+        changing(tx, |tx| {
+            let head = tx.read(self.at)?.sound()?;
+            let mut waiting = vec![(head.root, head.height)];
+            while let Some((at, height)) = waiting.pop() {
+                if height == 0 {
+                    tx.free(Ref::<Leaf>::from_offset(at))?;
+                    continue;
+                }
+                let inner = sound_inner(tx, at)?;
+                waiting
+                    .extend(inner.children[..=inner.n()].iter().map(|&child| (child, height - 1)));
+                tx.free(Ref::<Inner>::from_offset(at))?;
             }
-            let inner = sound_inner(tx, at)?;
-            waiting.extend(inner.children[..=inner.n()].iter().map(|&child| (child, height - 1)));
-            tx.free(Ref::<Inner>::from_offset(at))?;
-        }
-        tx.free(self.at)
+            tx.free(self.at)
+        })
     }
 
     #[inline(always)]
@@ -431,52 +434,56 @@ impl Map for BTree {
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        let (path, place) = self.descend(tx, key)?;
-        let mut leaf = sound_leaf(tx, place)?;
-        let (at, found) = leaf.find(key);
-        if at > leaf.n() {
-            return Err(overlong(place));
-        }
-        if found {
-            let before = std::mem::replace(&mut leaf.values[at], value);
-            tx.write(place, &leaf)?;
-            return Ok(Some(before));
-        }
-        if leaf.n() < ENTRIES {
-            leaf.insert_at(at, key, value);
-            tx.write(place, &leaf)?;
-            return Ok(None);
-        }
-        // At the end the leaf stays full: keys that ascend fill every leaf.
-        let mut upper = leaf.split(if at == ENTRIES { ENTRIES } else { ENTRIES / 2 });
-        if at <= leaf.n() && at < ENTRIES {
-            leaf.insert_at(at, key, value);
-        } else {
-            upper.insert_at(at - leaf.n(), key, value);
-        }
-        if at < ENTRIES {
-            tx.write(place, &leaf)?;
-        }
-        let (from, child) = (upper.keys[0], tx.alloc(&upper)?.offset());
-        self.insert_child(tx, path, from, child)?;
-        Ok(None)
+        changing(tx, |tx| {
+            let (path, place) = self.descend(tx, key)?;
+            let mut leaf = sound_leaf(tx, place)?;
+            let (at, found) = leaf.find(key);
+            if at > leaf.n() {
+                return Err(overlong(place));
+            }
+            if found {
+                let before = std::mem::replace(&mut leaf.values[at], value);
+                tx.write(place, &leaf)?;
+                return Ok(Some(before));
+            }
+            if leaf.n() < ENTRIES {
+                leaf.insert_at(at, key, value);
+                tx.write(place, &leaf)?;
+                return Ok(None);
+            }
+            // At the end the leaf stays full: keys that ascend fill every leaf.
+            let mut upper = leaf.split(if at == ENTRIES { ENTRIES } else { ENTRIES / 2 });
+            if at <= leaf.n() && at < ENTRIES {
+                leaf.insert_at(at, key, value);
+            } else {
+                upper.insert_at(at - leaf.n(), key, value);
+            }
+            if at < ENTRIES {
+                tx.write(place, &leaf)?;
+            }
+            let (from, child) = (upper.keys[0], tx.alloc(&upper)?.offset());
+            self.insert_child(tx, path, from, child)?;
+            Ok(None)
+        })
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let (path, place) = self.descend(tx, key)?;
-        let mut leaf = sound_leaf(tx, place)?;
-        let (at, found) = leaf.find(key);
-        if !found {
-            return Ok(None);
-        }
-        let value = leaf.values[at];
-        leaf.remove_at(at);
-        if leaf.n() == 0 {
-            self.remove_leaf(tx, path, place, key)?;
-        } else {
-            tx.write(place, &leaf)?;
-        }
-        Ok(Some(value))
+        changing(tx, |tx| {
+            let (path, place) = self.descend(tx, key)?;
+            let mut leaf = sound_leaf(tx, place)?;
+            let (at, found) = leaf.find(key);
+            if !found {
+                return Ok(None);
+            }
+            let value = leaf.values[at];
+            leaf.remove_at(at);
+            if leaf.n() == 0 {
+                self.remove_leaf(tx, path, place, key)?;
+            } else {
+                tx.write(place, &leaf)?;
+            }
+            Ok(Some(value))
+        })
     }
 }
 

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use littoral_base::mutant;
 use littoral_base::rng::mix;
 
-use super::Map;
 use super::audit::{Audit, Checked, Damage};
 use super::trail::Trail;
+use super::{Map, changing};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Record, Ref, Words};
 use crate::tx::Access;
@@ -249,29 +249,31 @@ impl HashMap {
     /// # Errors
     /// A conflict.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
-        let mut waiting = self.buckets.to_vec();
-        while let Some(at) = waiting.pop() {
-            let bucket: Bucket = tx.read(at)?;
-            let mut next = bucket.link();
-            if bucket.is_split() {
-                let place: Ref<Posts> = bucket.link();
-                let posts = tx.read(place)?;
-                let count = (posts.count as usize).min(POSTS_MAX);
-                waiting.extend_from_slice(&posts.buckets[..count]);
-                next = posts.next;
-                tx.free(place)?;
+        changing(tx, |tx| {
+            let mut waiting = self.buckets.to_vec();
+            while let Some(at) = waiting.pop() {
+                let bucket: Bucket = tx.read(at)?;
+                let mut next = bucket.link();
+                if bucket.is_split() {
+                    let place: Ref<Posts> = bucket.link();
+                    let posts = tx.read(place)?;
+                    let count = (posts.count as usize).min(POSTS_MAX);
+                    waiting.extend_from_slice(&posts.buckets[..count]);
+                    next = posts.next;
+                    tx.free(place)?;
+                }
+                let (nodes, _) = chain(tx, next)?;
+                nodes.into_iter().try_for_each(|node| tx.free(node))?;
+                tx.free(at)?;
             }
-            let (nodes, _) = chain(tx, next)?;
-            nodes.into_iter().try_for_each(|node| tx.free(node))?;
-            tx.free(at)?;
-        }
-        let mut piece = tx.read(self.at)?.first;
-        while !piece.is_null() {
-            let next = tx.read(piece)?.next;
-            tx.free(piece)?;
-            piece = next;
-        }
-        tx.free(self.at)
+            let mut piece = tx.read(self.at)?.first;
+            while !piece.is_null() {
+                let next = tx.read(piece)?.next;
+                tx.free(piece)?;
+                piece = next;
+            }
+            tx.free(self.at)
+        })
     }
 
     /// The first bucket of a key, and the bits of its hash that say where it goes from there.
@@ -404,63 +406,67 @@ impl Map for HashMap {
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        let mut home = self.home(tx, key)?;
-        let held = home.entry();
-        if held.is_none_or(|e| e.0 == key) {
-            home.set(tx, Some((key, value)), home.next())?;
-            return Ok(held.map(|e| e.1));
-        }
-        let (mut at, mut nodes) = (home.next(), 0);
-        let mut trail = Trail::new();
-        while !at.is_null() {
-            trail.step(at)?;
-            let node = tx.read(at)?;
-            if node.key == key {
-                tx.write(at, &Node { value, ..node })?;
-                return Ok(Some(node.value));
+        changing(tx, |tx| {
+            let mut home = self.home(tx, key)?;
+            let held = home.entry();
+            if held.is_none_or(|e| e.0 == key) {
+                home.set(tx, Some((key, value)), home.next())?;
+                return Ok(held.map(|e| e.1));
             }
-            (at, nodes) = (node.next, nodes + 1);
-        }
-        if nodes >= CHAIN_MAX && home.splits() < POSTS_MAX {
-            self.split(tx, &home)?;
-            home = self.home(tx, key)?;
-        }
-        if home.entry().is_none() {
-            return home.set(tx, Some((key, value)), home.next()).map(|()| None);
-        }
-        let node = tx.alloc(&Node { key, value, next: home.next() })?;
-        home.set(tx, home.entry(), node).map(|()| None)
+            let (mut at, mut nodes) = (home.next(), 0);
+            let mut trail = Trail::new();
+            while !at.is_null() {
+                trail.step(at)?;
+                let node = tx.read(at)?;
+                if node.key == key {
+                    tx.write(at, &Node { value, ..node })?;
+                    return Ok(Some(node.value));
+                }
+                (at, nodes) = (node.next, nodes + 1);
+            }
+            if nodes >= CHAIN_MAX && home.splits() < POSTS_MAX {
+                self.split(tx, &home)?;
+                home = self.home(tx, key)?;
+            }
+            if home.entry().is_none() {
+                return home.set(tx, Some((key, value)), home.next()).map(|()| None);
+            }
+            let node = tx.alloc(&Node { key, value, next: home.next() })?;
+            home.set(tx, home.entry(), node).map(|()| None)
+        })
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let home = self.home(tx, key)?;
-        let mut at = home.next();
-        if home.bucket.holds(key) {
-            if at.is_null() {
-                home.set(tx, None, at)?;
-            } else {
-                let Node { key, value, next } = tx.read(at)?;
-                home.set(tx, Some((key, value)), next)?;
-                tx.free(at)?;
-            }
-            return Ok(Some(home.bucket.value));
-        }
-        let (mut before, mut trail) = (None, Trail::new());
-        while !at.is_null() {
-            trail.step(at)?;
-            let node = tx.read(at)?;
-            if node.key == key {
-                match before {
-                    None => home.set(tx, home.entry(), node.next)?,
-                    Some((b, n)) => tx.write(b, &Node { next: node.next, ..n })?,
+        changing(tx, |tx| {
+            let home = self.home(tx, key)?;
+            let mut at = home.next();
+            if home.bucket.holds(key) {
+                if at.is_null() {
+                    home.set(tx, None, at)?;
+                } else {
+                    let Node { key, value, next } = tx.read(at)?;
+                    home.set(tx, Some((key, value)), next)?;
+                    tx.free(at)?;
                 }
-                tx.free(at)?;
-                return Ok(Some(node.value));
+                return Ok(Some(home.bucket.value));
             }
-            before = Some((at, node));
-            at = node.next;
-        }
-        Ok(None)
+            let (mut before, mut trail) = (None, Trail::new());
+            while !at.is_null() {
+                trail.step(at)?;
+                let node = tx.read(at)?;
+                if node.key == key {
+                    match before {
+                        None => home.set(tx, home.entry(), node.next)?,
+                        Some((b, n)) => tx.write(b, &Node { next: node.next, ..n })?,
+                    }
+                    tx.free(at)?;
+                    return Ok(Some(node.value));
+                }
+                before = Some((at, node));
+                at = node.next;
+            }
+            Ok(None)
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Keys ascend strictly; the root record is the link to the first node.
 
-use super::Map;
 use super::audit::{Audit, Checked, Damage};
+use super::{Map, changing};
 use crate::error::{Abort, Error, Kind};
 use crate::record::{Look, Ref, Words};
 use crate::tx::Access;
@@ -91,13 +91,15 @@ impl SortedList {
     /// # Errors
     /// A conflict.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
-        let mut at = tx.read(self.at)?.first;
-        while !at.is_null() {
-            let next = tx.read(at)?.next;
-            tx.free(at)?;
-            at = next;
-        }
-        tx.free(self.at)
+        changing(tx, |tx| {
+            let mut at = tx.read(self.at)?.first;
+            while !at.is_null() {
+                let next = tx.read(at)?.next;
+                tx.free(at)?;
+                at = next;
+            }
+            tx.free(self.at)
+        })
     }
 
     #[inline(always)]
@@ -134,22 +136,26 @@ impl Map for SortedList {
     }
 
     fn insert<A: Access>(&self, tx: &mut A, key: u64, value: u64) -> Result<Option<u64>, Abort> {
-        let spot = self.find(tx, key)?;
-        if let Some(node) = spot.node.filter(|n| n.key == key) {
-            tx.write(spot.at, &Node { value, ..node })?;
-            return Ok(Some(node.value));
-        }
-        let node = tx.alloc(&Node { key, value, next: spot.at })?;
-        self.link(tx, &spot, node)?;
-        Ok(None)
+        changing(tx, |tx| {
+            let spot = self.find(tx, key)?;
+            if let Some(node) = spot.node.filter(|n| n.key == key) {
+                tx.write(spot.at, &Node { value, ..node })?;
+                return Ok(Some(node.value));
+            }
+            let node = tx.alloc(&Node { key, value, next: spot.at })?;
+            self.link(tx, &spot, node)?;
+            Ok(None)
+        })
     }
 
     fn remove<A: Access>(&self, tx: &mut A, key: u64) -> Result<Option<u64>, Abort> {
-        let spot = self.find(tx, key)?;
-        let Some(node) = spot.node.filter(|n| n.key == key) else { return Ok(None) };
-        self.link(tx, &spot, node.next)?;
-        tx.free(spot.at)?;
-        Ok(Some(node.value))
+        changing(tx, |tx| {
+            let spot = self.find(tx, key)?;
+            let Some(node) = spot.node.filter(|n| n.key == key) else { return Ok(None) };
+            self.link(tx, &spot, node.next)?;
+            tx.free(spot.at)?;
+            Ok(Some(node.value))
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub use list::{ListHead, SortedList};
 pub use queue::{Queue, QueueHead};
 pub use whole::Structures;
 
+use littoral_base::mutant;
+
 use crate::error::Abort;
 use crate::record::Record;
 use crate::root::Root;
@@ -76,6 +78,19 @@ pub(crate) fn known_types() -> [(u64, &'static str); 15] {
 pub fn type_name(of: u64) -> Option<&'static str> {
     let mut known = known_types().into_iter().chain([(Root::TAG, Root::NAME)]);
     known.find(|k| k.0 == of).map(|k| k.1)
+}
+
+/// Runs an operation that changes a structure. One that fails may be half done, whatever failed in
+/// it: its error ends the transaction, also where the closure drops it.
+#[inline(always)]
+fn changing<A: Access, R>(
+    tx: &mut A,
+    operation: impl FnOnce(&mut A) -> Result<R, Abort>,
+) -> Result<R, Abort> {
+    operation(tx).map_err(|abort| match mutant!("stm_half_operation_commits") {
+        true => abort,
+        false => tx.fail(abort),
+    })
 }
 
 /// A map from words to words inside a transaction.

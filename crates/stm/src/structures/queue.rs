@@ -4,6 +4,7 @@
 //! poppers the head link and read the dummy.
 
 use super::audit::{Audit, Checked, Damage};
+use super::changing;
 use crate::error::Abort;
 use crate::record::Ref;
 use crate::tx::Access;
@@ -57,11 +58,13 @@ impl Queue {
     /// # Errors
     /// `Kind::Full`, a conflict.
     pub fn push<A: Access>(&self, tx: &mut A, value: u64) -> Result<(), Abort> {
-        let last = tx.read(self.ends.back)?.node;
-        let node = tx.alloc(&Node { value, next: Ref::NULL })?;
-        let before = tx.read(last)?;
-        tx.write(last, &Node { next: node, ..before })?;
-        tx.write(self.ends.back, &End { node })
+        changing(tx, |tx| {
+            let last = tx.read(self.ends.back)?.node;
+            let node = tx.alloc(&Node { value, next: Ref::NULL })?;
+            let before = tx.read(last)?;
+            tx.write(last, &Node { next: node, ..before })?;
+            tx.write(self.ends.back, &End { node })
+        })
     }
 
     /// Takes the oldest value, `None` when there is none.
@@ -69,15 +72,17 @@ impl Queue {
     /// # Errors
     /// A conflict.
     pub fn pop<A: Access>(&self, tx: &mut A) -> Result<Option<u64>, Abort> {
-        let dummy = tx.read(self.ends.front)?.node;
-        let first = tx.read(dummy)?.next;
-        if first.is_null() {
-            return Ok(None);
-        }
-        let value = tx.read(first)?.value;
-        tx.write(self.ends.front, &End { node: first })?;
-        tx.free(dummy)?;
-        Ok(Some(value))
+        changing(tx, |tx| {
+            let dummy = tx.read(self.ends.front)?.node;
+            let first = tx.read(dummy)?.next;
+            if first.is_null() {
+                return Ok(None);
+            }
+            let value = tx.read(first)?.value;
+            tx.write(self.ends.front, &End { node: first })?;
+            tx.free(dummy)?;
+            Ok(Some(value))
+        })
     }
 
     /// Ends the queue with all its entries; its names go with it. The transaction holds as many
@@ -86,15 +91,17 @@ impl Queue {
     /// # Errors
     /// A conflict.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
-        let mut at = tx.read(self.ends.front)?.node;
-        while !at.is_null() {
-            let next = tx.read(at)?.next;
-            tx.free(at)?;
-            at = next;
-        }
-        tx.free(self.ends.front)?;
-        tx.free(self.ends.back)?;
-        tx.free(self.at)
+        changing(tx, |tx| {
+            let mut at = tx.read(self.ends.front)?.node;
+            while !at.is_null() {
+                let next = tx.read(at)?.next;
+                tx.free(at)?;
+                at = next;
+            }
+            tx.free(self.ends.front)?;
+            tx.free(self.ends.back)?;
+            tx.free(self.at)
+        })
     }
 }
 

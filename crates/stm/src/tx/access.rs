@@ -47,6 +47,11 @@ pub trait Access {
     /// # Errors
     /// As `write`.
     fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort>;
+    /// Ends the transaction for `abort`, also where a closure drops it: for an operation made of
+    /// several that failed when some were done. An engine whose closures drop no error need not.
+    fn fail(&mut self, abort: Abort) -> Abort {
+        abort
+    }
 }
 
 impl<D: Domain> Access for Tx<'_, '_, D> {
@@ -67,5 +72,9 @@ impl<D: Domain> Access for Tx<'_, '_, D> {
     }
     fn free<T: Record>(&mut self, at: Ref<T>) -> Result<(), Abort> {
         Tx::free(self, at)
+    }
+    #[cold]
+    fn fail(&mut self, abort: Abort) -> Abort {
+        Tx::fail(self, abort)
     }
 }

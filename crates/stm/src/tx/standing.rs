@@ -4,7 +4,8 @@
 //!   its other half not made, a record locked and its new words not put. So its error ends the
 //!   transaction, also where the closure drops it.
 //! - A conflict ends it too: what was not read, or not written, is not known to be as it was.
-//! - A read that finds no object changes nothing; its error may be dropped.
+//! - A read that finds no object changes nothing; its error may be dropped. Not so where it is part
+//!   of an operation on a structure that changes it ([`Access::fail`](super::Access::fail)).
 //!
 //! Checked by `a_transaction_with_a_failed_operation_does_not_commit_though_its_error_is_dropped`.
 
