@@ -67,7 +67,8 @@ impl<D: Domain, C: Clock + Send + Sync> Paced<D, C> {
         let Some(lines) = mine.filter(|lines| !lines.is_empty()) else { return now };
         let work = Picos(media_line_time(&self.part).0.saturating_mul(lines.len() as u64));
         let mut busy = self.busy_until.lock().expect("invariant: no panic inside");
-        *busy = (*busy).max(now) + work;
+        // A part may be so slow that what is booked ends beyond what the clock counts.
+        *busy = Picos(busy.0.max(now.0).saturating_add(work.0));
         let drained = busy.saturating_sub(buffer_time(&self.part));
         drained.max(now + self.part.write_latency)
     }
@@ -121,6 +122,17 @@ mod tests {
         let picos_per_line = 256_000_000_000_000 / 2_300_000_000;
         let wanted = picos_per_line * (1 + 4096 - 64);
         assert_eq!(p.deadline(Picos::ZERO), Picos(wanted));
+    }
+
+    #[test]
+    fn a_part_of_a_byte_a_second_is_booked_to_the_end_of_time() {
+        let optane = Profile::named("optane-dcpmm").unwrap().memory().unwrap();
+        let part = Memory { write_bytes_per_s: 1, line_bytes: 1 << 20, buffer_bytes: 0, ..optane };
+        let p = Paced::new(Dram::new(32 << 20), part);
+        for _ in 0..2 {
+            p.write_back(0, 32 << 20);
+            assert_eq!(p.deadline(Picos(5)), Picos(u64::MAX));
+        }
     }
 
     #[test]
