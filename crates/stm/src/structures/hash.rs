@@ -244,10 +244,11 @@ impl HashMap {
     }
 
     /// Ends the map with all its entries; its names go with it. The transaction holds as many
-    /// objects as the map has.
+    /// objects as the map has. Other handles of the map must not be used once it has committed: a
+    /// handle knows the buckets, and these may serve another map by then.
     ///
     /// # Errors
-    /// A conflict.
+    /// A conflict; `Kind::Corrupt`, `Kind::BadReference` for damaged links.
     pub fn destroy<A: Access>(self, tx: &mut A) -> Result<(), Abort> {
         changing(tx, |tx| {
             let mut waiting = self.buckets.to_vec();
