@@ -75,7 +75,8 @@ void jia_setcv(int cv);
 void jia_resetcv(int cv);
 void jia_waitcv(int cv);
 
-/* Messages. jia_recv answers the number of bytes; a message longer than len is an error. */
+/* Messages. jia_recv takes what came first from this host with this tag, from any host where host is -1 and
+ * with any tag where tag is -1, and answers the number of bytes; a message longer than len is an error. */
 void jia_send(char *buffer, int len, int host, int tag);
 int jia_recv(char *buffer, int len, int host, int tag);
 void jia_bcast(char *buffer, int len, int root);

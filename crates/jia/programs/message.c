@@ -14,6 +14,18 @@ int main(int argc, char **argv)
     number = jiapid * 10;
     jia_send((char *)&number, sizeof(number), next, 4);
     CHECK(jia_recv((char *)&got, sizeof(got), before, 4) == (int)sizeof(got) && got == before * 10);
+    /* From any host, with any tag, and both: -1, as in JIAJIA. */
+    for (number = 0; jiapid != 0 && number < 3; number++)
+        jia_send((char *)&jiapid, sizeof(jiapid), 0, number == 0 ? 100 + jiapid : 200);
+    if (jiapid == 0) {
+        for (number = 1; number < jiahosts; number++)
+            CHECK(jia_recv((char *)&got, sizeof(got), -1, 100 + number) == (int)sizeof(got) && got == number);
+        for (number = 1; number < jiahosts; number++)
+            CHECK(jia_recv((char *)&got, sizeof(got), number, -1) == (int)sizeof(got) && got == number);
+        for (number = 1, most[0] = 0; number < jiahosts; number++, most[0] += got)
+            CHECK(jia_recv((char *)&got, sizeof(got), -1, -1) == (int)sizeof(got));
+        CHECK(most[0] == jiahosts * (jiahosts - 1) / 2);
+    }
     number = jiapid == 0 ? 1234 : 0;
     jia_bcast((char *)&number, sizeof(number), 0);
     CHECK(number == 1234);

@@ -222,8 +222,17 @@ impl Member {
     /// # Errors
     /// As `send`.
     pub fn receive(&self, from: u16, tag: i32) -> Result<Vec<u8>> {
+        self.receive_matching(Some(from), Some(tag))
+    }
+
+    /// As `receive`; from any rank, and with any tag, where none is given: of what has come, what
+    /// came first.
+    ///
+    /// # Errors
+    /// As `send`.
+    pub fn receive_matching(&self, from: Option<u16>, tag: Option<i32>) -> Result<Vec<u8>> {
         let _inside = Inside::call();
-        self.node.receive(NodeId(from), LETTERS, tag)
+        self.node.receive_matching(from.map(NodeId), LETTERS, tag)
     }
 
     /// The bytes of rank `root`, on every rank: `mine` are sent by that one alone.

@@ -71,7 +71,17 @@ impl Node {
 
     /// Takes the next letter from a rank, waiting for it.
     pub(crate) fn receive(&self, from: NodeId, channel: u8, tag: i32) -> Result<Vec<u8>> {
-        self.check_rank(from)?;
+        self.receive_matching(Some(from), channel, Some(tag))
+    }
+
+    /// As `receive`, from any rank and with any tag where none is given.
+    pub(crate) fn receive_matching(
+        &self,
+        from: Option<NodeId>,
+        channel: u8,
+        tag: Option<i32>,
+    ) -> Result<Vec<u8>> {
+        self.check_rank(from.unwrap_or(self.me()))?;
         let letter = self.common.wait_for(|engine| engine.mailbox.take(from, channel, tag))?;
         self.common.locked().give_credit(&*self.common.carrier);
         Ok(letter)

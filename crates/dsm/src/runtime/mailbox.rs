@@ -66,13 +66,21 @@ impl Mailbox {
         self.letters.push_back(Letter { from, channel, tag, bytes, is_credited });
     }
 
-    /// Takes the first letter of a sender, channel and tag.
-    pub(super) fn take(&mut self, from: NodeId, channel: u8, tag: i32) -> Option<Vec<u8>> {
-        let wanted = |l: &Letter| (l.from, l.channel, l.tag) == (from, channel, tag);
+    /// Takes the first letter of a channel; of one sender, and of one tag, where they are given.
+    pub(super) fn take(
+        &mut self,
+        from: Option<NodeId>,
+        channel: u8,
+        tag: Option<i32>,
+    ) -> Option<Vec<u8>> {
+        let wanted = |l: &Letter| {
+            let is_senders = from.is_none_or(|from| from == l.from);
+            l.channel == channel && is_senders && tag.is_none_or(|tag| tag == l.tag)
+        };
         let at = self.letters.iter().position(wanted)?;
         let letter = self.letters.remove(at)?;
         if !letter.is_credited {
-            *self.owed.entry(from).or_default() += letter.bytes.len();
+            *self.owed.entry(letter.from).or_default() += letter.bytes.len();
         }
         Some(letter.bytes)
     }
@@ -173,11 +181,12 @@ mod tests {
         (0..3).for_each(|tag| box_.put(a, 0, tag, vec![0; CREDIT_MIN]));
         box_.put(b, 0, 0, vec![0; CREDIT_MIN - 1]);
         assert_eq!(box_.credit(), []);
-        assert!(box_.take(a, 0, 1).is_some());
+        assert!(box_.take(Some(a), 0, Some(1)).is_some());
         assert_eq!(box_.credit(), [(a, CREDIT_MIN as u64)]);
         box_.begin_waiting();
         assert_eq!(box_.credit(), [(a, 2 * CREDIT_MIN as u64)], "too little for rank 2");
-        assert!(box_.take(a, 0, 0).is_some() && box_.take(a, 0, 2).is_some());
+        assert!(box_.take(Some(a), 0, Some(0)).is_some());
+        assert!(box_.take(Some(a), 0, Some(2)).is_some());
         assert_eq!(box_.credit(), []);
         box_.put(b, 0, 1, vec![0]);
         assert_eq!(box_.credit(), [(b, CREDIT_MIN as u64)]);
@@ -205,8 +214,28 @@ mod tests {
         for (from, tag, byte) in [(a, 7, 1), (b, 7, 2), (a, 8, 3), (a, 7, 4)] {
             box_.put(from, 0, tag, vec![byte]);
         }
-        assert_eq!(box_.take(a, 1, 7), None);
-        assert_eq!([box_.take(a, 0, 7), box_.take(a, 0, 7)], [Some(vec![1]), Some(vec![4])]);
-        assert_eq!([box_.take(a, 0, 7), box_.take(b, 0, 7)], [None, Some(vec![2])]);
+        let mut take = |from, channel| box_.take(Some(from), channel, Some(7));
+        assert_eq!(take(a, 1), None);
+        assert_eq!([take(a, 0), take(a, 0)], [Some(vec![1]), Some(vec![4])]);
+        assert_eq!([take(a, 0), take(b, 0)], [None, Some(vec![2])]);
+    }
+
+    /// The credit for a letter that any sender may have sent is its sender's.
+    #[test]
+    fn letters_of_any_sender_and_tag_are_taken_in_the_order_in_which_they_came() {
+        let mut box_ = Mailbox::default();
+        let (a, b) = (NodeId(1), NodeId(2));
+        for (from, channel, tag, byte) in [(b, 1, 7, 1), (b, 0, 7, 2), (a, 0, 8, 3), (a, 0, 7, 4)] {
+            box_.put(from, channel, tag, vec![byte; CREDIT_MIN]);
+        }
+        let mut take = |from, tag| box_.take(from, 0, tag).map(|bytes| bytes[0]);
+        assert_eq!(take(None, Some(8)), Some(3));
+        assert_eq!(
+            [take(None, None), take(None, None), take(None, None)],
+            [Some(2), Some(4), None]
+        );
+        assert_eq!(take(Some(a), None), None);
+        let credit = CREDIT_MIN as u64;
+        assert_eq!(box_.credit(), [(a, 2 * credit), (b, credit)]);
     }
 }

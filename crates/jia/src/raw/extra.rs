@@ -15,6 +15,8 @@ use crate::reduce::{combine, element_bytes};
 
 /// Locks of self-scheduled loops lie behind those of programs.
 const LOOP_LOCKS: u32 = 1 << 19;
+/// Any sender, or any tag, of a message: JIAJIA's `MSG_PROC_ALL` and `MSG_TAG_ALL`.
+const ANY: c_int = -1;
 
 /// The caller's bytes, copied: they may lie in shared memory, which faults.
 fn bytes_at(call: &str, from: *const c_char, len: c_int) -> Vec<u8> {
@@ -56,11 +58,13 @@ export! {
 }
 
 export! {
-    /// Waits for the next bytes that a rank has sent with this tag; how many there were.
+    /// Waits for the next bytes that a rank has sent with this tag, each of them any where it is
+    /// -1; how many there were.
     fn jia_recv(into: *mut c_char, len: c_int, from: c_int, tag: c_int) -> c_int {
         let rank = need("jia_recv");
-        let from = rank_of("jia_recv", rank, from);
-        let bytes = settled("jia_recv", rank.member.receive(from, tag));
+        let from = (from != ANY).then(|| rank_of("jia_recv", rank, from));
+        let tag = (tag != ANY).then_some(tag);
+        let bytes = settled("jia_recv", rank.member.receive_matching(from, tag));
         copy_out("jia_recv", &bytes, into, len);
         bytes.len() as c_int
     }
