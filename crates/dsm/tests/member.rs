@@ -310,6 +310,86 @@ fn a_thread_that_waits_learns_that_another_has_ended_the_job() {
     }
 }
 
+/// Rank 1 leaves. Rank 0 meets it at one barrier at most, and would wait at the next one for ever.
+#[test]
+fn a_rank_that_goes_on_when_another_leaves_says_so() {
+    for over in WITH_POINTERS {
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                let e = match member.rank() {
+                    0 => loop {
+                        if let Err(e) = member.barrier() {
+                            break e;
+                        }
+                    },
+                    _ => member.finish().unwrap_err(),
+                };
+                assert!(e.to_string().contains("rank 1 leaves the job"), "{over:?}: {e}");
+                let kind = if member.rank() == 0 { Kind::Misuse } else { Kind::PeerLost };
+                assert_eq!(e.kind(), kind, "{over:?}");
+            },
+        );
+    }
+}
+
+/// Variables are kept by both ranks; rank 1 sets one of each before it leaves, and two it does not.
+#[test]
+fn a_wait_for_a_variable_that_no_rank_sets_any_more_fails() {
+    for over in WITH_POINTERS {
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                if member.rank() == 1 {
+                    member.set_flag(2, true).unwrap();
+                    member.set_flag(3, true).unwrap();
+                    let told = member.finish().unwrap_err().to_string();
+                    return assert!(told.contains("enough"), "{over:?}: {told}");
+                }
+                assert!(member.receive(1, 0).is_err(), "rank 1 leaves");
+                for _ in 0..2 {
+                    (2..4).for_each(|cv| member.wait_flag(cv).unwrap());
+                    for cv in [4, 5] {
+                        let e = member.wait_flag(cv).unwrap_err().to_string();
+                        let why = format!("condition variable {cv}, and all other ranks leave");
+                        assert!(e.contains(&why), "{over:?}: {e}");
+                    }
+                }
+                member.abandon("enough");
+            },
+        );
+    }
+}
+
+/// What a rank has sent before it leaves is taken; what it has not sent will not come.
+#[test]
+fn a_wait_for_a_letter_of_a_rank_that_leaves_fails() {
+    for over in WITH_POINTERS {
+        run_members(
+            over,
+            2,
+            |_| {},
+            |member| {
+                if member.rank() == 1 {
+                    member.send(0, 7, &[5]).unwrap();
+                    let told = member.finish().unwrap_err().to_string();
+                    return assert!(told.contains("enough"), "{over:?}: {told}");
+                }
+                let e = member.receive(1, 8).unwrap_err();
+                assert!(e.to_string().contains("sends nothing more"), "{over:?}: {e}");
+                assert_eq!(member.receive_matching(Some(1), None).unwrap(), [5], "{over:?}");
+                let e = member.receive_matching(None, None).unwrap_err();
+                assert!(e.to_string().contains("sends nothing more"), "{over:?}: {e}");
+                member.abandon("enough");
+            },
+        );
+    }
+}
+
 #[test]
 fn allocations_of_nothing_and_of_too_much_are_refused() {
     run_members(

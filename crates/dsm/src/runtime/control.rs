@@ -10,6 +10,10 @@ use crate::core::message::{LockId, Message};
 use crate::core::wire;
 use crate::error::{Error, Kind, Result};
 
+/// In place of the number of an allocation: the sender leaves the job, at its barrier of the number
+/// that stands in place of the fingerprint.
+pub(super) const LEAVES: u32 = u32::MAX;
+
 /// What is done to a condition variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CvAct {
@@ -43,7 +47,7 @@ pub(super) enum Body {
     /// The job cannot go on.
     Abort { why: String },
     /// My allocation number `count` was the one with this fingerprint; number 0 is the address of
-    /// the view.
+    /// the view, and [`LEAVES`] says that I leave.
     Agreed { count: u32, fingerprint: u64 },
     /// A letter of the program.
     Mail { channel: u8, tag: i32, bytes: Vec<u8> },

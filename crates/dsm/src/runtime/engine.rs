@@ -31,7 +31,7 @@ use littoral_fabric::process::{Halt, Identity, Standing, Watch};
 
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
-use super::control::{Body, CvAct, combine};
+use super::control::{Body, CvAct, LEAVES, combine};
 use super::guards::Guards;
 use super::link::Link;
 use super::mailbox::Mailbox;
@@ -64,6 +64,8 @@ struct Peer {
     watch: Option<Watch>,
     /// Since when its process is seen to be stopped, and whether that was said.
     halted: Option<(Instant, bool)>,
+    /// It leaves, and sends the program nothing more.
+    leaves: bool,
     finished: bool,
     dead: Option<String>,
     /// Locks it held, as other managers say.
@@ -77,6 +79,8 @@ pub(super) struct Taken {
     pub(super) has_ended: bool,
     /// A thread that waits for a letter, a condition variable or a farewell must look again.
     pub(super) is_news: bool,
+    /// The sender leaves at its barrier of this number.
+    pub(super) leaves_at: Option<u64>,
 }
 
 /// See the module's page.
@@ -230,6 +234,11 @@ impl Engine {
                     self.take_failure_report(carrier, rank, &held, how)?
                 }
                 Body::Abort { why } => return Err(self.aborted(from, why)),
+                Body::Agreed { count: LEAVES, fingerprint } => {
+                    self.peers[from.index()].leaves = true;
+                    taken.is_news = true;
+                    taken.leaves_at = Some(fingerprint);
+                }
                 Body::Agreed { count, fingerprint } => self.agree(from, count, fingerprint)?,
                 Body::Mail { channel, tag, bytes } => {
                     self.mailbox.put(from, channel, tag, bytes);
@@ -375,6 +384,22 @@ impl Engine {
     pub(super) fn is_settled(&self, rank: NodeId) -> bool {
         let p = &self.peers[rank.index()];
         p.finished || p.dead.is_some()
+    }
+
+    /// Whether a rank has said that it leaves.
+    pub(super) fn is_leaving(&self, rank: NodeId) -> bool {
+        self.peers[rank.index()].leaves
+    }
+
+    /// Whether there are other ranks and each has said so.
+    pub(super) fn all_leave(&self) -> bool {
+        let leaving = self.peers.iter().filter(|peer| peer.leaves).count();
+        leaving > 0 && leaving + 1 == self.peers.len()
+    }
+
+    /// The first of the ranks that leave.
+    pub(super) fn first_leaving(&self) -> Option<NodeId> {
+        (0..).zip(&self.peers).find(|(_, peer)| peer.leaves).map(|(n, _)| NodeId(n))
     }
 
     /// Whether every other rank has said goodbye.
@@ -714,9 +739,11 @@ mod tests {
         };
         let served = Body::Protocol(Message::Acquire { lock: LockId(2), seen: 0 });
         assert_eq!(take(0, &served), Taken::default());
-        let news = Taken { has_ended: false, is_news: true };
+        let news = Taken { is_news: true, ..Taken::default() };
         assert_eq!(take(1, &Body::Mail { channel: 0, tag: 1, bytes: vec![2] }), news);
         assert_eq!(take(2, &Body::Goodbye), news);
+        let leaves = Body::Agreed { count: LEAVES, fingerprint: 3 };
+        assert_eq!(take(3, &leaves), Taken { leaves_at: Some(3), ..news });
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //!   sender waits. Checked by `letters_wait_at_the_sender_while_their_receiver_computes`.
 //! - A letter and a grant reach the rank they are for, this one included. Checked by
 //!   `letters_and_condition_variables_reach_the_other_rank`.
+//! - A wait for what no rank sends or sets any more ends with an error. Checked by
+//!   `a_wait_for_a_letter_of_a_rank_that_leaves_fails`,
+//!   `a_wait_for_a_variable_that_no_rank_sets_any_more_fails`.
 //! - A condition variable is changed when the call that changes it returns, so that what ranks do
 //!   to it takes the order that a lock, a barrier or a letter gives their calls: messages of two
 //!   ranks to its manager have none. Checked by
@@ -26,6 +29,26 @@ use crate::error::{Error, Kind, Result};
 
 /// Bytes that may wait for room at a receiver before its sender does.
 const WAITING_MAX: usize = 256 << 10;
+/// How many rounds of the ranks a manager's condition variable lies behind its first one that no
+/// program has.
+const PROBE_ROUNDS: u32 = 1 << 15;
+
+/// The error of a wait for a letter of a rank that has sent its last one.
+fn silent(me: NodeId, from: NodeId) -> Error {
+    let what = format!(
+        "rank {me} waits for a message of rank {from}, which leaves the job and sends nothing more"
+    );
+    Error::new(Kind::Misuse, what).at_rank(me).at_peer(from)
+}
+
+/// The error of a wait for a condition variable that no rank sets any more.
+fn unset(me: NodeId, cv: u32) -> Error {
+    let what = format!(
+        "rank {me} waits for condition variable {cv}, and all other ranks leave the job without \
+         having set it"
+    );
+    Error::new(Kind::Misuse, what).at_rank(me)
+}
 
 impl Node {
     /// Sends `bytes` to a rank, this one included.
@@ -82,7 +105,15 @@ impl Node {
         tag: Option<i32>,
     ) -> Result<Vec<u8>> {
         self.check_rank(from.unwrap_or(self.me()))?;
-        let letter = self.common.wait_for(|engine| engine.mailbox.take(from, channel, tag))?;
+        let me = self.me();
+        let letter = self.common.wait_for(|engine| {
+            let letter = engine.mailbox.take(from, channel, tag).map(Ok);
+            let leaves = match from {
+                Some(rank) => engine.is_leaving(rank).then_some(rank),
+                None => engine.first_leaving().filter(|_| engine.all_leave()),
+            };
+            letter.or_else(|| leaves.map(|rank| Err(silent(me, rank))))
+        })??;
         self.common.locked().give_credit(&*self.common.carrier);
         Ok(letter)
     }
@@ -107,7 +138,20 @@ impl Node {
     /// Waits until a condition variable is set.
     pub(crate) fn wait_flag(&self, cv: u32) -> Result<()> {
         self.act(CvAct::Wait, cv)?;
-        self.common.wait_for(|engine| engine.mailbox.take_grant(cv))
+        let is_granted = self.common.wait_for(|engine| {
+            let granted = engine.mailbox.take_grant(cv).map(|()| true);
+            granted.or_else(|| engine.all_leave().then_some(false))
+        })?;
+        if is_granted { Ok(()) } else { self.wait_alone(cv) }
+    }
+
+    /// All other ranks leave, so what they have set is set at its manager. A grant may be on its
+    /// way: what the manager says of a change that is asked for now comes behind it.
+    fn wait_alone(&self, cv: u32) -> Result<()> {
+        let ranks = u32::from(self.ranks());
+        self.set_flag(cv % ranks + ranks * PROBE_ROUNDS, false)?;
+        let granted = self.common.locked().mailbox.take_grant(cv);
+        granted.ok_or_else(|| unset(self.me(), cv))
     }
 
     fn manager(&self, cv: u32) -> NodeId {

@@ -31,6 +31,7 @@ mod control;
 mod engine;
 mod guards;
 mod inside;
+mod leaving;
 mod lend;
 mod link;
 mod mail;
@@ -68,8 +69,9 @@ use changes::Changes;
 pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
-use engine::{Engine, Failure};
+use engine::{Engine, Failure, Taken};
 pub use inside::Inside;
+use leaving::{Leaving, left_behind};
 pub(crate) use lend::Own;
 use road::Road;
 pub use road::road_bytes;
@@ -123,6 +125,7 @@ struct Common {
     busy: AtomicBool,
     /// The program waits for the others' farewells.
     parting: AtomicBool,
+    leaving: Leaving,
     /// The job has failed, as the engine says.
     lost: AtomicBool,
     closing: AtomicBool,
@@ -201,6 +204,7 @@ impl Node {
             attends_asleep: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             parting: AtomicBool::new(false),
+            leaving: Leaving::new(),
             lost: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             carrier,
@@ -313,6 +317,10 @@ impl Node {
     }
 
     pub(crate) fn barrier(&self, own: &mut Own) -> Result<()> {
+        self.common.at_barrier(false, || self.publish(own))
+    }
+
+    fn publish(&self, own: &mut Own) -> Result<()> {
         if let Some(road) = &self.road {
             own.guards.refuse_leaked()?;
             return road.barrier(&self.common, &mut own.road, self.made());
@@ -328,7 +336,8 @@ impl Node {
     /// nothing. Whether it is so.
     pub(crate) fn meet(&self, own: &mut Own) -> Result<bool> {
         let Some(road) = &self.road else { return Ok(false) };
-        road.meet(&self.common, &mut own.road, self.made()).map(|()| true)
+        let meet = || road.meet(&self.common, &mut own.road, self.made());
+        self.common.at_barrier(false, meet).map(|()| true)
     }
 
     /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
@@ -353,8 +362,9 @@ impl Node {
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
     pub(crate) fn finish(&self, own: &mut Own) -> Result<()> {
         let _inside = Inside::enter();
-        self.barrier(own)?;
         let common = &self.common;
+        self.refuse_to_leave(own)?;
+        common.at_barrier(true, || self.publish(own))?;
         if let Some(turns) = common.carrier.turns() {
             common.part_in_turns(turns)?;
             common.locked().show_left();
@@ -597,6 +607,9 @@ impl Common {
         let mut engine = self.locked();
         if engine.failed.is_none() {
             match engine.take(&*self.carrier, from, frame) {
+                Ok(Taken { leaves_at: Some(n), .. }) if !self.leaving.hear(n) => {
+                    self.fail(&mut engine, &left_behind(self.carrier.me(), from));
+                }
                 Ok(taken) if taken.has_ended => self.end_operation(&mut engine),
                 Ok(taken) if taken.is_news => self.changed.notify(&mut *engine),
                 // Woken for what its rank serves, the program would only go to sleep again.

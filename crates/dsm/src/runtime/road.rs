@@ -64,6 +64,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The lock of the innermost section.
+    pub(super) fn innermost(&self) -> Option<LockId> {
+        self.held.last().copied()
+    }
+
     /// Which of a rank's two lines and lists the next barrier is told by.
     pub(super) fn parity(&self) -> usize {
         (self.generation % 2) as usize
