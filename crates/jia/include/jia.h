@@ -36,7 +36,8 @@ extern int jiahosts; /* ranks of the job */
 #define hostc jiahosts
 #endif
 
-/* Joins and leaves the job. Every rank calls both. jia_exit waits for all; shared memory is gone then. */
+/* Joins and leaves the job. jia_exit waits for all ranks; shared memory is gone then. A program that ends
+ * with code 0 without it leaves the job so too. */
 void jia_init(int argc, char **argv);
 void jia_exit(void);
 

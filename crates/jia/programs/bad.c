@@ -82,6 +82,9 @@ int main(int argc, char **argv)
     page = (unsigned char *)jia_alloc1(4096);
     if (jiapid != jiahosts - 1) {
         if (strcmp(argv[1], "death") == 0) atexit(jia_exit);
+        if (strcmp(argv[1], "silent") == 0) jia_recv(buffer, 4, jiahosts - 1, 3);
+        if (strcmp(argv[1], "unset") == 0) jia_waitcv(jiahosts - 1);
+        if (strcmp(argv[1], "wait") == 0) jia_wait();
         jia_barrier();
         jia_barrier();
         jia_exit();
@@ -117,6 +120,10 @@ int main(int argc, char **argv)
     CASE("error") jia_errexit("%s %d %.1f %d %d %d %d", "as asked", 5, 2.5, 1, 2, 3, 4);
     CASE("exit") exit(0);
     CASE("return") return 0;
+    CASE("silent") return 0;
+    CASE("unset") return 0;
+    CASE("wait") return 0;
+    CASE("holding") { jia_lock(4); return 0; }
     CASE("code") exit(7);
     CASE("fork") {
         int status;

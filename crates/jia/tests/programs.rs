@@ -15,9 +15,9 @@ use littoral_dsm::virtual_time::Compute;
 use littoral_fabric::timing::Timing;
 
 /// Programs that check themselves against one process.
-const SELF_CHECKING: [&str; 16] = [
-    "alloc", "sync", "message", "system", "anl", "numa", "signals", "c89", "old", "sor", "mm",
-    "lu", "is", "tsp", "water", "ocean",
+const SELF_CHECKING: [&str; 17] = [
+    "alloc", "sync", "message", "system", "anl", "numa", "signals", "c89", "old", "end", "sor",
+    "mm", "lu", "is", "tsp", "water", "ocean",
 ];
 /// Those of them that exchange no messages, which virtual time has no model for.
 const IN_VIRTUAL_TIME: [&str; 8] = ["sor", "mm", "lu", "is", "tsp", "water", "ocean", "numa"];
@@ -251,8 +251,12 @@ fn bad_input_on(fabric: &str) {
         ("create", "jia_create: no function"),
         ("init", "jia_init: called twice"),
         ("error", "as asked 5 2.5 1 2 3 4"),
-        ("exit", "without jia_exit"),
-        ("return", "without jia_exit"),
+        ("exit", "rank 1 leaves the job and rank 0 goes on"),
+        ("return", "rank 1 leaves the job and rank 0 goes on"),
+        ("silent", "rank 1, which leaves the job and sends nothing more"),
+        ("unset", "condition variable 1, and all other ranks leave the job"),
+        ("wait", "leaves the job"),
+        ("holding", "the program's end without jia_exit: rank 1 reaches a barrier holding lock 4"),
         ("code", "died holding no lock"),
         ("fork", "in a child made by fork"),
         ("mismatch", "allocates the same lengths in the same order"),

@@ -1,6 +1,11 @@
 //! Life, allocation, locks, barriers, condition variables, statistics.
+//!
+//! Invariants
+//! - A program that ends with code 0, by a return from `main` or by `exit`, and has joined and not
+//!   left, leaves as by `jia_exit`: programs of JIAJIA 2.1 such as pi never call it. Checked by
+//!   `every_program_agrees_over_tcp`.
 
-use std::ffi::{c_char, c_double, c_int, c_uint, c_ulong};
+use std::ffi::{c_char, c_double, c_int, c_uint, c_ulong, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -10,9 +15,13 @@ use littoral_dsm::memory::page_bytes;
 use littoral_dsm::runtime::RankCounts;
 
 use super::export;
-use super::life::{demand, die, need, settled, tell, warn, watch_exit};
+use super::life::{demand, die, need, refuse_end_in_a_call, settled, tell, warn};
 use crate::rank::{Compat, Rank, Since, outside};
 use crate::start;
+
+unsafe extern "C" {
+    fn on_exit(act: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
+}
 
 /// Condition variables.
 const CVS: c_int = 16;
@@ -70,20 +79,33 @@ pub(super) fn join() {
     let rank = Rank::join().unwrap_or_else(|(what, code)| die(&format!("jia_init: {what}"), code));
     jiapid.store(c_int::from(rank.member.rank()), Ordering::Release);
     jiahosts.store(c_int::from(rank.member.ranks()), Ordering::Release);
-    watch_exit();
+    // SAFETY: the function has the signature that the C library asks for and uses no data.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
 }
 
-pub(super) fn leave() {
+/// Leaves the job at the end of a program that has not.
+extern "C" fn at_exit(code: c_int, _data: *mut c_void) {
+    if code != 0 || Rank::current().is_none() {
+        return;
+    }
+    refuse_end_in_a_call();
+    if !mutant!("jia_end_without_leaving") {
+        leave("the program's end without jia_exit");
+    }
+}
+
+/// Leaves the job, unless it was left; an error names `call`.
+pub(super) fn leave(call: &str) {
     if LEFT.swap(true, Ordering::AcqRel) {
         return;
     }
-    let rank = need("jia_exit");
+    let rank = need(call);
     let counts = rank.member.counts();
-    settled("jia_exit", rank.member.finish());
+    settled(call, rank.member.finish());
     if !STOPPED.load(Ordering::Acquire) {
         tell_counts(rank, counts);
     }
-    settled("jia_exit", rank.leave());
+    settled(call, rank.leave());
 }
 
 export! {
@@ -95,13 +117,13 @@ export! {
 
 export! {
     /// Waits for every rank and leaves the job; shared memory is gone then. A second call does
-    /// nothing.
+    /// nothing. The end of a program with code 0 does the same.
     ///
     /// C sees a function without a value. Before C of 1999, and with a `main` that is `void`, a
     /// program without a last `return` ends with the code that its last call leaves where values
     /// are returned, and that call is this one.
     fn jia_exit() -> c_int {
-        leave();
+        leave("jia_exit");
         if mutant!("jia_exit_leaves_a_code") { 5 } else { 0 }
     }
 }

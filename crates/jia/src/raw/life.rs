@@ -3,11 +3,10 @@
 //! Invariants
 //! - An error names the call, what is wrong and what to do, ends this process by its code and the
 //!   others by naming this rank. Checked by `bad_input_ends_in_words`.
-//! - A program that ends with code 0 and has joined and not left ends with code 2, in words. One
-//!   that ends with another code keeps it. Either way the other ranks name it. Checked by
-//!   `bad_input_ends_in_words`.
+//! - A program that ends with another code than 0, and has joined and not left, keeps it and waits
+//!   for none; the other ranks name it. Checked by `bad_input_ends_in_words`.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io::Write as _;
 
 use littoral_base::mutant;
@@ -16,10 +15,6 @@ use littoral_dsm::job::member::Inside;
 use littoral_dsm::runtime::leave;
 
 use crate::rank::Rank;
-
-unsafe extern "C" {
-    fn on_exit(act: extern "C" fn(c_int, *mut c_void), data: *mut c_void) -> c_int;
-}
 
 fn say(rank: Option<&Rank>, what: &str) {
     let who = rank.map_or(String::new(), |r| format!("rank {}: ", r.member.rank()));
@@ -99,21 +94,11 @@ pub fn demand(holds: bool, call: &str, what: impl FnOnce() -> String) {
     }
 }
 
-/// Has the end of the program looked at.
-pub fn watch_exit() {
-    // SAFETY: the function has the signature that the C library asks for and uses no data.
-    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
-}
-
-extern "C" fn at_exit(code: c_int, _data: *mut c_void) {
-    let Some(rank) = Rank::current().filter(|_| code == 0) else { return };
-    const WHAT: &str = "the program ended without jia_exit; call it on every rank before the end";
+/// Ends the process in words where a signal's handler ends it while its thread is in a call.
+pub fn refuse_end_in_a_call() {
+    const WHAT: &str = "a signal's handler ended the program while its thread was in a call of the \
+                        library; let it set a variable, and end the program elsewhere";
     if Inside::is_marked() {
         end_plainly(["", WHAT], 2);
     }
-    let me = rank.member.rank();
-    say(Some(rank), WHAT);
-    rank.member
-        .abandon(&format!("rank {me} (process {}) ended without jia_exit", std::process::id()));
-    leave(2)
 }
