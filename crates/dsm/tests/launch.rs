@@ -64,6 +64,7 @@ fn rank_program(words: &[String]) -> ExitCode {
         "meet" => meet(),
         "pause" => pause(),
         "settings" => settings(),
+        "after" => after(),
         "twice" => misuse(|job| {
             job.lock(LockId(5))?;
             job.lock(LockId(5))
@@ -104,6 +105,20 @@ fn settings() -> ExitCode {
     let names = ["JIA_TEST_WORD", "LITTORAL_DSM_LOCKS", "OTHER_WORD"];
     say(&format!("rank {} has {}", job.rank(), names.map(word).join(", ")));
     job.finish().unwrap();
+    ExitCode::SUCCESS
+}
+
+/// Rank 1 fails when it has left the job; rank 0 works on until it is told to end.
+fn after() -> ExitCode {
+    let job = Job::join().unwrap();
+    let rank = job.rank();
+    mark(&job);
+    job.finish().unwrap();
+    if rank == 1 {
+        return ExitCode::from(1);
+    }
+    until("the word to end", || marks_folder().join("go").exists());
+    say("rank 0 has done its work");
     ExitCode::SUCCESS
 }
 
@@ -364,6 +379,29 @@ fn a_host_that_is_not_reached_is_named_and_ends_the_job() {
     assert_eq!(out.status.code(), Some(255), "{said}");
     let named = "rank 1: its host was not reached, or lost: `ssh gone` ended with code 255";
     assert!(said.contains(named) && said.contains("launcher: killed rank 0"), "{said}");
+}
+
+/// The launcher knows of such a rank what it says and how it ends, and of its leaving by what it
+/// says; nothing of that is passed on.
+#[test]
+fn a_rank_of_a_hosts_file_that_has_left_ends_no_other() {
+    let marks = tempfile::tempdir().unwrap();
+    let ports = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let line = |l: &std::net::TcpListener| format!("{} env\n", l.local_addr().unwrap());
+    let hosts: String = ports.iter().map(line).collect();
+    drop(ports);
+    let mut command = launch(2, "tcp", "after", marks.path());
+    let job = command.env(HOSTS, hosts).env(IMPATIENT, "yes").spawn().unwrap();
+    let failed = wait_for_marks(marks.path(), 2)[1];
+    until("the end of rank 1", || gone(failed));
+    // Another rank is killed so long after a failure.
+    std::thread::sleep(SILENCE_MIN + run::GRACE_HOSTS + Duration::from_millis(500));
+    std::fs::write(marks.path().join("go"), "").unwrap();
+    let out = job.wait_with_output().unwrap();
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("rank 0 has done its work"), "{said}");
+    assert!(!said.contains("launcher: killed") && !said.contains('\u{1b}'), "{said}");
 }
 
 #[test]

@@ -26,6 +26,7 @@
 //! | `LITTORAL_DSM_ADDRESS` | where shared memory lies on every rank: `0x400000000000` |
 //! | `LITTORAL_DSM_LAUNCHER` | the launcher's process |
 //! | `LITTORAL_DSM_TETHER` | `parent`: started by another command, the rank ends with its parent |
+//! | `LITTORAL_DSM_TELLS` | `stderr`: a rank that has left the job says so on standard error |
 //! | `JIA_*` | settings of programs for JIAJIA; ranks of a hosts file have the launcher's |
 //! | `LITTORAL_DSM_KEY` | tcp: the job's number, which greetings between ranks carry |
 //!
@@ -126,6 +127,7 @@ pub(crate) fn joining() -> Result<(Box<dyn Carrier>, Config)> {
         return Err(misuse(format!("{PREFIX}RANK={me} of {ranks} ranks")));
     }
     let silence = silence()?;
+    config.tells_launcher = variable("TELLS").is_some();
     if variable("TETHER").is_some() {
         die_with_parent()?;
     }

@@ -13,7 +13,8 @@
 //!   failure, or [`GRACE_HOSTS`] after a host was not reached, which is named. Checked by
 //!   `a_host_that_is_not_reached_is_named_and_ends_the_job`.
 //! - A rank that has left the job in good order ends no other, whatever its code: the others may
-//!   still be at work on what they have computed. Checked by `a_rank_that_has_left_ends_no_other`.
+//!   still be at work on what they have computed. Checked by `a_rank_that_has_left_ends_no_other`,
+//!   `a_rank_of_a_hosts_file_that_has_left_ends_no_other`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
 //!   standard error once per stop. Checked by
 //!   `a_rank_stopped_at_any_point_holds_the_job_and_no_more`,
@@ -148,6 +149,8 @@ struct Running {
     halted: Option<(Instant, bool)>,
     /// The command that reaches its host, such as `ssh node2`.
     reached_by: Option<String>,
+    /// It has said on standard error that it has left the job in good order.
+    said_left: Arc<AtomicBool>,
 }
 
 /// The thread that conducts a job in virtual time.
@@ -163,8 +166,10 @@ pub struct Started {
     silence: Duration,
     /// The ranks' board, where they share one.
     board: Option<File>,
-    /// Threads that copy what ranks print, where it is marked.
-    labels: Vec<JoinHandle<()>>,
+    /// Threads that copy what ranks print, where it is marked or their launcher reads it.
+    copies: Vec<JoinHandle<()>>,
+    /// Other commands start the ranks.
+    is_by_hosts: bool,
     /// Files that the ranks reach through this process.
     _files: Vec<File>,
 }
@@ -198,7 +203,8 @@ pub fn start(plan: &Plan) -> Result<Started> {
         conductor: None,
         silence: plan.silence,
         board: None,
-        labels: Vec::new(),
+        copies: Vec::new(),
+        is_by_hosts: plan.hosts.is_some(),
         _files: Vec::new(),
     };
     let shared = started.share(plan)?;
@@ -222,8 +228,8 @@ pub fn start(plan: &Plan) -> Result<Started> {
         if !mutant!("dsm_ranks_outlive_launcher") {
             raw::end_with_this_thread(&mut command);
         }
-        if plan.label {
-            label::capture(&mut command);
+        if plan.label || plan.hosts.is_some() {
+            label::capture(&mut command, plan.label);
         }
         let inherit = |flags| handed.map_or(Ok(()), |(_, fd)| fcntl_setfd(fd, flags));
         inherit(FdFlags::empty()).map_err(|e| environment("handing a socket on", e))?;
@@ -233,9 +239,12 @@ pub fn start(plan: &Plan) -> Result<Started> {
         });
         inherit(FdFlags::CLOEXEC).map_err(|e| environment("keeping a socket", e))?;
         let mut child = child?;
-        started.labels.extend(label::forward(rank, &mut child));
+        let said_left = Arc::new(AtomicBool::new(false));
+        let label = plan.label.then_some(rank);
+        started.copies.extend(label::forward(label, &mut child, &said_left));
         let reached_by = command::reaching(host);
-        started.ranks.push(Running { rank, child, ended: false, halted: None, reached_by });
+        let running = Running { rank, child, ended: false, halted: None, reached_by, said_left };
+        started.ranks.push(running);
     }
     started.conduct(plan, streams)?;
     Ok(started)
@@ -333,6 +342,7 @@ impl Started {
             names.push(("BOARD", self.keep(board)));
         } else {
             names.push(("TETHER", "parent".to_owned()));
+            names.push(("TELLS", "stderr".to_owned()));
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks_a_host(plan) > processors {
@@ -421,6 +431,29 @@ impl Started {
         self.ranks.iter().map(|r| r.child.id()).collect()
     }
 
+    /// Whether a rank has left the job in good order, as far as this process can know.
+    fn has_left(&self, rank: u16) -> bool {
+        let said = |running: &Running| running.said_left.load(Ordering::Acquire);
+        self.board.as_ref().is_some_and(|board| has_left(board, rank))
+            || self.ranks.get(usize::from(rank)).is_some_and(said)
+    }
+
+    /// Waits until all that the ranks have printed is copied. A command of a hosts file may leave a
+    /// process behind that holds its output, which is waited for no longer than [`GRACE_HOSTS`].
+    fn end_copies(&mut self) {
+        let until = Instant::now() + GRACE_HOSTS;
+        for copy in self.copies.drain(..) {
+            let may_stay = || self.is_by_hosts && !copy.is_finished();
+            while may_stay() && Instant::now() < until {
+                std::thread::sleep(LOOK);
+            }
+            if !may_stay() {
+                // It has copied what there was, panicked or not.
+                let _ = copy.join();
+            }
+        }
+    }
+
     /// Ranks that the board's verdict blames.
     fn blamed(&self) -> Vec<NodeId> {
         let ranks = u16::try_from(self.ranks.len()).expect("invariant: ranks are a u16");
@@ -450,18 +483,14 @@ impl Started {
                 running.for_each(|r| r.name_when_stopped(self.silence));
             }
             job.code = verdict(&job.ends, &self.blamed());
-            let board = self.board.as_ref();
-            if has_failed(&job.ends, |rank| board.is_some_and(|board| has_left(board, rank))) {
-                failed.get_or_insert_with(Instant::now);
-            }
+            // What a rank said last may be read after its end is seen.
+            let has_failed = has_failed(&job.ends, |rank| self.has_left(rank));
+            failed = has_failed.then(|| failed.unwrap_or_else(Instant::now));
             if job.ends.len() == before {
                 std::thread::sleep(LOOK);
             }
         }
-        for label in self.labels.drain(..) {
-            // It has copied what there was, panicked or not.
-            let _ = label.join();
-        }
+        self.end_copies();
         if let Some(conducting) = self.conductor.take() {
             conducting.over.store(true, Ordering::Release);
             job.report = conducting.thread.join().ok();

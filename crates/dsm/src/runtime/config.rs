@@ -51,6 +51,9 @@ pub struct Config {
     pub pool: Option<PoolLines>,
     /// Memory for the board of the ranks of one machine (who holds what).
     pub board: Option<File>,
+    /// Whether this rank, when it has left in good order, writes to its standard error what its
+    /// launcher takes out there: no board leads from it to its launcher.
+    pub tells_launcher: bool,
     /// Where every rank of the job has its view; each where its system likes when `None`.
     pub base: Option<usize>,
     /// Whether any thread of the program may reach the view, not only the one that joined.
@@ -76,6 +79,7 @@ impl Default for Config {
             frames: None,
             pool: None,
             board: None,
+            tells_launcher: false,
             base: None,
             many_threads: false,
             on_loss: OnLoss::Report,

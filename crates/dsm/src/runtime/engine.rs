@@ -32,6 +32,7 @@ use littoral_fabric::process::{Halt, Identity, Standing, Watch};
 use super::board::{Board, Verdict};
 use super::carrier::Carrier;
 use super::control::{Body, CvAct, LEAVES, combine};
+use super::farewell::Farewell;
 use super::guards::Guards;
 use super::link::Link;
 use super::mailbox::Mailbox;
@@ -94,6 +95,7 @@ pub(super) struct Engine {
     /// Whether messages to one rank are one body; in virtual time each has a cost of its own.
     combines: bool,
     board: Option<Board>,
+    farewell: Option<Farewell>,
     peers: Vec<Peer>,
     identity: Identity,
     grace_period: Option<(Vec<NodeId>, Instant)>,
@@ -118,6 +120,7 @@ impl Engine {
             link: Link::new(carrier),
             combines: carrier.turns().is_none(),
             board,
+            farewell: None,
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
             identity,
             grace_period: None,
@@ -141,9 +144,15 @@ impl Engine {
         }
     }
 
-    /// Shows the launcher of this machine's ranks that this one has left in good order.
+    /// Has the launcher told by standard error when this rank has left.
+    pub(super) fn tells_launcher(&mut self, tells: bool) {
+        self.farewell = if tells { Farewell::of_this_process() } else { None };
+    }
+
+    /// Shows the launcher that this rank has left in good order.
     pub(super) fn show_left(&self) {
         self.board.iter().for_each(Board::leave);
+        self.farewell.into_iter().for_each(Farewell::say);
     }
 
     pub(super) fn broadcast(&mut self, carrier: &dyn Carrier, body: &Body) {

@@ -29,6 +29,7 @@ mod changes;
 mod config;
 mod control;
 mod engine;
+mod farewell;
 mod guards;
 mod inside;
 mod leaving;
@@ -70,6 +71,7 @@ pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
 use engine::{Engine, Failure, Taken};
+pub(crate) use farewell::MARK;
 pub use inside::Inside;
 use leaving::{Leaving, left_behind};
 pub(crate) use lend::Own;
@@ -192,7 +194,8 @@ impl Node {
         limit_copies(&mut rank, &config, !is_copied)?;
         let road =
             if direct { Road::open(&*carrier, config.locks, config.board.as_ref())? } else { None };
-        let engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
+        let mut engine = Engine::new(&*carrier, rank, page_bytes, board, Identity::own());
+        engine.tells_launcher(config.tells_launcher);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Arc::new(Common {
             engine: Mutex::new(engine),
