@@ -371,6 +371,18 @@ fn settings_reach_ranks_that_another_command_starts() {
     assert_eq!(said.matches("has it's a b, 77, none").count(), 2, "{said}");
 }
 
+/// A rank may start a job: its own pages, board and lines are none of that job's.
+#[test]
+fn what_a_rank_was_given_reaches_no_rank_of_a_job_that_it_starts() {
+    let marks = tempfile::tempdir().unwrap();
+    let mut command = launch(2, "tcp", "settings", marks.path());
+    command.env("LITTORAL_DSM_DIRECT", "/no/such/file").env("LITTORAL_DSM_LOCKS", "77");
+    let out = command.output().unwrap();
+    let said = text(&out);
+    assert!(out.status.success(), "{said}");
+    assert_eq!(said.matches("has none, 77, none").count(), 2, "{said}");
+}
+
 #[test]
 fn a_host_that_is_not_reached_is_named_and_ends_the_job() {
     let shells = shells();

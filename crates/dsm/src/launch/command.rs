@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::hosts::Host;
+use super::settings;
 
 /// Commands that hand their arguments to a shell.
 const SHELLS: [&str; 2] = ["ssh", "rsh"];
@@ -22,7 +23,7 @@ pub(super) fn of(
     names: &[(OsString, OsString)],
 ) -> Command {
     let Some((first, rest)) = host.and_then(|h| h.command.split_first()) else {
-        let mut command = Command::new(program);
+        let mut command = own(program);
         command.envs(names.iter().cloned()).args(arguments);
         return command;
     };
@@ -34,13 +35,20 @@ pub(super) fn of(
     });
     let words = std::iter::once(OsString::from("env")).chain(pairs);
     let words = words.chain([program.to_owned()]).chain(arguments.iter().cloned());
-    let mut command = Command::new(first);
+    let mut command = own(OsStr::new(first));
     command.args(rest);
     if is_shell(first) {
         command.arg(line(&words.collect::<Vec<_>>()));
     } else {
         command.args(words);
     }
+    command
+}
+
+/// A command with this process's environment, but for what it was given as a rank itself.
+fn own(program: &OsStr) -> Command {
+    let mut command = Command::new(program);
+    settings::of_another_job().iter().for_each(|name| _ = command.env_remove(name));
     command
 }
 
