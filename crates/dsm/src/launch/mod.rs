@@ -33,8 +33,8 @@
 //! Invariants
 //! - Without `LITTORAL_DSM_RANK` a program is a job of one. Checked by
 //!   `a_job_of_one_needs_no_other_rank`.
-//! - A job never outlives its first failed rank by more than [`run::GRACE_MAX`]. Checked by
-//!   `a_rank_killed_at_any_point_ends_the_job`.
+//! - Ranks that have not left in good order never outlive the first failed rank of their job by
+//!   more than [`run::GRACE_MAX`]. Checked by `a_rank_killed_at_any_point_ends_the_job`.
 
 mod command;
 pub mod hosts;

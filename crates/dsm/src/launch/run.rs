@@ -15,6 +15,8 @@
 //! - A rank that has left the job in good order ends no other, whatever its code: the others may
 //!   still be at work on what they have computed. Checked by `a_rank_that_has_left_ends_no_other`,
 //!   `a_rank_of_a_hosts_file_that_has_left_ends_no_other`.
+//! - Nor is it killed when another fails, which may be between its farewell and the others'.
+//!   Checked by `a_rank_that_has_left_is_never_late`.
 //! - A stopped rank of a job in which none has failed holds the job; the launcher names it on
 //!   standard error once per stop. Checked by
 //!   `a_rank_stopped_at_any_point_holds_the_job_and_no_more`,
@@ -512,9 +514,15 @@ impl Drop for Started {
 impl Running {
     /// Whether the rank has had its time to end by itself, so long after the first failure.
     ///
-    /// A rank of a hosts file shows nothing to the launcher: it has `limit`, and may still be
-    /// waiting for the others to join.
+    /// A rank that has left in good order has what time it likes. A rank of a hosts file shows
+    /// nothing else to the launcher: it has `limit`, and may still be waiting for the others to
+    /// join.
     fn is_late(&self, after: Duration, board: Option<&File>, limit: Duration) -> bool {
+        let is_shown = board.is_some_and(|board| has_left(board, self.rank));
+        let has_left = is_shown || self.said_left.load(Ordering::Acquire);
+        if has_left && !mutant!("dsm_late_when_it_has_left") {
+            return false;
+        }
         let is_stopped = || halt_of(self.child.id()).is_some();
         let Some(board) = board else {
             return after >= limit || after >= GRACE && is_stopped();
@@ -618,6 +626,22 @@ mod tests {
         assert!(has_failed(&ends, |rank| rank == 0));
         assert!(!has_failed(&ends, |rank| rank == 1));
         assert_eq!(verdict(&ends, &[]), 7, "its code is the job's all the same");
+    }
+
+    #[test]
+    fn a_rank_that_has_left_is_never_late() {
+        let child = std::process::Command::new("true").spawn().unwrap();
+        let (reached_by, said_left) = (None, Arc::default());
+        let mut running =
+            Running { rank: 1, child, ended: false, halted: None, reached_by, said_left };
+        let board = memory(board_bytes(2)).unwrap();
+        let late = |running: &Running| {
+            [Some(&board), None].map(|board| running.is_late(GRACE_MAX, board, GRACE_HOSTS))
+        };
+        assert_eq!(late(&running), [true; 2]);
+        running.said_left.store(true, Ordering::Release);
+        assert_eq!(late(&running), [false; 2]);
+        running.child.wait().unwrap();
     }
 
     #[test]
