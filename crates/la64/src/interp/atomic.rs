@@ -3,13 +3,20 @@
 //! - All are sequentially consistent compare-and-swap loops on the host's memory, which is stronger
 //!   than the architecture asks, so `_db` and plain forms share code.
 //! - Store-conditional compares the value that load-linked saw: another thread's change back to the
-//!   same value goes unnoticed, as in QEMU. `sc.q` pairs with loads linked by `ll.d` and `ld.d`.
+//!   same value goes unnoticed, as in QEMU. `sc.q` pairs with loads linked by `ll.d` and `ld.d`: it
+//!   compares what the `ld.d` (or `ldptr.d`) read, if that stands at most [`HALVES_APART_MAX`]
+//!   instructions behind the `ll.d`, otherwise what followed the value of `ll.d` when that read.
+//!   Checked by `a_pair_is_compared_with_what_the_program_read`.
 //! - Off its natural alignment an atomic access traps; `am*` with rd equal to rj or rk (other than
 //!   register 0) is illegal, except that `amcas` may have rd equal to rk.
 
 use super::operation::{Entry, illegal_operand};
 use super::{Cpu, Cursor, Exit, Trap};
 use crate::memory::raw::Word;
+use littoral_base::mutant;
+
+/// How far the load of a pair's second half may stand behind that of the first, in instructions.
+const HALVES_APART_MAX: u64 = 4;
 
 /// An integer that atomics work on.
 trait Cell: Word + PartialEq {
@@ -101,10 +108,43 @@ fn link<T: Cell>(cpu: &mut Cpu, i: Cursor<'_>, at: u64) -> Exit {
     };
     cpu.state.link_address = at;
     cpu.state.link_value = value.up();
-    // `sc.q` needs what the pair's other half held; a failed read only makes it fail.
+    // For a pair whose other half is not loaded by `second_half`. A failed read only makes `sc.q`
+    // fail.
     cpu.state.link_value_high = cpu.window.load::<u64>(at.wrapping_add(8)).unwrap_or(0);
     cpu.set_x(i.to, value.up());
     i.chain(cpu)
+}
+
+/// Whether a word may load the second half of a pair: it loads a doubleword close behind a linked
+/// one. `read` gives words of code.
+pub(super) fn is_second_half(word: u32, pc: u64, read: impl Fn(u64) -> Option<u32>) -> bool {
+    const LD_D: u32 = 0xa3;
+    const LDPTR_D: u32 = 0x26;
+    const LL_D: u32 = 0x22;
+    const LLACQ_D: u32 = 0xe_15e2;
+    let loads = word >> 22 == LD_D || word >> 24 == LDPTR_D;
+    let links = |before: u32| before >> 24 == LL_D || before >> 10 == LLACQ_D;
+    let before = |n: u64| read(pc.wrapping_sub(4 * n));
+    loads && (1..=HALVES_APART_MAX).any(|n| before(n).is_some_and(links))
+}
+
+/// `ld.d` of what may be the second half of a pair.
+pub(super) fn second_half(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
+    let at = cpu.x(i.rj).wrapping_add(i.imm as u64);
+    let Some(value) = cpu.window.load::<u64>(at) else {
+        return cpu.fault(i, Trap::Load(at));
+    };
+    note_second_half(cpu, at, value);
+    cpu.set_x(i.to, value);
+    i.chain(cpu)
+}
+
+/// A doubleword was read: what `sc.q` compares, if it is the second half of the linked pair.
+pub(super) fn note_second_half(cpu: &mut Cpu, at: u64, value: u64) {
+    let is_linked = at == cpu.state.link_address.wrapping_add(8);
+    if is_linked && !mutant!("la64_second_half_of_the_link") {
+        cpu.state.link_value_high = value;
+    }
 }
 
 #[inline(always)]
@@ -211,6 +251,23 @@ pub(super) static TABLE: &[Entry] = pairs! {
 mod tests {
     use super::*;
     use crate::interp::integer::sx;
+
+    #[test]
+    fn loads_behind_a_link_are_found_by_their_words() {
+        use crate::asm::word;
+        let coded = |name: &str, operands: &[i64]| word(name, operands).expect(name);
+        let nop = coded("andi", &[0, 0, 0]);
+        let links = [coded("ll.d", &[12, 4, 0]), coded("llacq.d", &[12, 4])];
+        let loads = [coded("ld.d", &[13, 4, 8]), coded("ldptr.d", &[13, 4, 8])];
+        for (link, load) in links.into_iter().flat_map(|link| loads.map(|load| (link, load))) {
+            for n in 1..=HALVES_APART_MAX + 1 {
+                let read = |at: u64| Some(if at == 0x1000 - 4 * n { link } else { nop });
+                assert_eq!(is_second_half(load, 0x1000, read), n <= HALVES_APART_MAX);
+                assert!(!is_second_half(nop, 0x1000, read));
+            }
+            assert!(!is_second_half(load, 0x1000, |_| None));
+        }
+    }
 
     #[test]
     fn words_come_back_sign_extended() {

@@ -45,8 +45,8 @@ use super::raw::{self, Code, Link, Memo, Place};
 use super::tier1;
 use super::translation::{Journal, Listing, Placed, Translation};
 use super::{
-    Cpu, Exit, Features, Fetch, Handler, Inst, Limits, Slot, Tier, Trap, bind, branch, operation,
-    pairs,
+    Cpu, Exit, Features, Fetch, Handler, Inst, Limits, Slot, Tier, Trap, atomic, bind, branch,
+    operation, pairs,
 };
 use crate::isa::{self, Group, Row, RowId};
 use crate::shared::{Pinned, Reader};
@@ -445,7 +445,14 @@ fn decode(
         let Some(word) = cpu.window.load::<u32>(next) else { break };
         let at = list.len() as u16;
         let row = row_of(cpu.features, word);
-        let (inst, key, flow) = instruction_of(row, word, next, at + 1);
+        let (mut inst, mut key, flow) = instruction_of(row, word, next, at + 1);
+        let read = |at: u64| match at.checked_sub(pc) {
+            Some(offset) => words.get(offset as usize / 4).copied(),
+            None => cpu.window.load::<u32>(at),
+        };
+        if joins_link(&mut inst, word, next, read) {
+            key = Key::default();
+        }
         if let Some((id, _)) = row {
             shared.note(id.row().group);
         }
@@ -479,7 +486,18 @@ fn row_of(features: Features, word: u32) -> Option<(RowId, &'static Known)> {
 /// One pre-decoded instruction, to run alone.
 #[cfg(any(test, all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
 fn instruction(cpu: &Cpu, word: u32, pc: u64) -> Inst {
-    instruction_of(row_of(cpu.features, word), word, pc, 1).0
+    let mut inst = instruction_of(row_of(cpu.features, word), word, pc, 1).0;
+    joins_link(&mut inst, word, pc, |at| cpu.window.load::<u32>(at));
+    inst
+}
+
+/// Gives a load that may be of the second half of a linked pair its own code: whether it is one.
+fn joins_link(inst: &mut Inst, word: u32, pc: u64, read: impl Fn(u64) -> Option<u32>) -> bool {
+    let is_second_half = atomic::is_second_half(word, pc, read);
+    if is_second_half {
+        inst.handler = atomic::second_half;
+    }
+    is_second_half
 }
 
 /// One pre-decoded instruction, its places in pairs, and where control goes from it.

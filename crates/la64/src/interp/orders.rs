@@ -18,7 +18,7 @@
 //! - A thread alone sees its accesses in their order. Checked by
 //!   `a_thread_alone_sees_its_own_order`.
 
-use super::{Cpu, Fetch, Trap};
+use super::{Cpu, Fetch, Trap, atomic};
 use crate::isa;
 use littoral_base::{mutant, rng};
 
@@ -342,6 +342,9 @@ fn can_store(cpu: &Cpu, at: Bytes) -> bool {
 
 /// Writes what a load has read.
 fn put(cpu: &mut Cpu, load: Pending, value: u64) {
+    if load.at.len == 8 {
+        atomic::note_second_half(cpu, load.at.address, value);
+    }
     let open = 64 - 8 * u32::from(load.at.len);
     let signed = ((value << open) as i64 >> open) as u64;
     if load.register != 0 {

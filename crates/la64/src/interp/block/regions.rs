@@ -313,7 +313,8 @@ impl Look {
 
     fn seen(&self, code: &CodeCache, words: &ByAddress<u32>) -> Seen {
         let seen = |(&pc, &word): (&u64, &u32)| {
-            let (decoded, flow) = decoded(code, self.floats, self.features, word, pc);
+            let read = |at: u64| words.get(&at).copied();
+            let (decoded, flow) = decoded(code, self.floats, self.features, (word, pc), read);
             let kind = kind(&decoded, flow);
             (pc, (decoded, kind))
         };

@@ -4,7 +4,7 @@ use super::super::branch::Flow;
 use super::super::code::{CodeCache, Filling};
 use super::super::tier1::{self, Floats};
 use super::super::{Cpu, Exit, Features, Fetch, Tier, Trap};
-use super::{BLOCK_MAX, PAGE_WORDS, Run, Stop, instruction, instruction_of, row_of};
+use super::{BLOCK_MAX, PAGE_WORDS, Run, Stop, instruction, instruction_of, joins_link, row_of};
 use crate::isa::Group;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -190,7 +190,9 @@ impl<F: Fetch> Run<'_, F> {
             let Some(word) = cpu.window.load::<u32>(next).filter(|_| inside.contains(&next)) else {
                 break;
             };
-            let (decoded, flow) = decoded(self.code, engine.floats(), cpu.features, word, next);
+            let read = |at: u64| cpu.window.load::<u32>(at);
+            let (decoded, flow) =
+                decoded(self.code, engine.floats(), cpu.features, (word, next), read);
             next = match flow {
                 Flow::Direct if word >> 26 == B_OPCODE && goes_on(&decoded) => decoded.target(),
                 _ => next + 4,
@@ -215,16 +217,17 @@ impl<F: Fetch> Run<'_, F> {
     }
 }
 
-/// One instruction for tier 1, and where control goes from it.
+/// One instruction for tier 1, and where control goes from it. `read` gives words before it.
 pub(super) fn decoded(
     code: &CodeCache,
     floats: Floats,
     features: Features,
-    word: u32,
-    pc: u64,
+    (word, pc): (u32, u64),
+    read: impl Fn(u64) -> Option<u32>,
 ) -> (tier1::Decoded, Flow) {
     let row = row_of(features, word);
-    let (inst, _, flow) = instruction_of(row, word, pc, 1);
+    let (mut inst, _, flow) = instruction_of(row, word, pc, 1);
+    let joins_link = joins_link(&mut inst, word, pc, read);
     let group = row.map(|(id, _)| id.row().group);
     if let Some(group) = group {
         code.note(group);
@@ -233,7 +236,7 @@ pub(super) fn decoded(
     let lowering = row.and_then(|(_, known)| known.lowering);
     let mixes = lowering.is_some_and(|lowering| lowering.mixes.holds(wide));
     let soft = group.is_none_or(|group| floats.leaves(group, mixes));
-    let lowering = lowering.filter(|_| !soft || flow != Flow::Straight);
+    let lowering = lowering.filter(|_| !joins_link && (!soft || flow != Flow::Straight));
     let control = row.is_some_and(|(_, known)| known.control);
     let last = row.is_some_and(|(_, known)| known.last);
     let branches = matches!(flow, Flow::Conditional | Flow::Direct);
