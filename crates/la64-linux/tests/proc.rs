@@ -121,6 +121,33 @@ fn the_path_of_a_program_is_its_files() {
     }
 }
 
+/// A program starts itself again by its number in /proc, as by /proc/self. Started again it has two
+/// arguments.
+#[test]
+fn a_program_starts_itself_by_its_number() {
+    const GETPID: i64 = 172;
+    const EXECVE: i64 = 221;
+    const FOLDER: &str = "/proc/";
+    let folder_len = FOLDER.len() as i64;
+    let mut asm = Asm::default();
+    asm.op("ld.d", &[T0, SP, 0]).op("addi.d", &[T0, T0, -2]).to("beqz", &[T0], "again");
+    // The number's digits before the name of the link, from the last one on.
+    asm.address(S0, "link").call(GETPID).op("ori", &[T1, 0, 10]);
+    asm.label("digit").op("mod.d", &[T2, A0, T1]).op("div.d", &[A0, A0, T1]);
+    asm.op("addi.d", &[T2, T2, i64::from(b'0')]).op("addi.d", &[S0, S0, -1]);
+    asm.op("st.b", &[T2, S0, 0]).to("bnez", &[A0], "digit").address(T3, "folder");
+    for n in 0..folder_len {
+        asm.op("ld.b", &[T2, T3, n]).op("st.b", &[T2, S0, n - folder_len]);
+    }
+    asm.op("addi.d", &[A0, S0, -folder_len]).address(A1, "argv");
+    asm.op("st.d", &[A0, A1, 0]).op("st.d", &[A0, A1, 8]).op("ori", &[A2, 0, 0]);
+    asm.call(EXECVE).exit(10).label("again").exit(7);
+    asm.data("argv", &[0; 3]).data("folder", &string(FOLDER));
+    asm.data("room", &[0; 2]).data("link", &string("/exe"));
+    let output = asm.run();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn mappings_of_a_program_have_its_whole_path() {
     let dir = tempfile::tempdir().expect("temporary directory");

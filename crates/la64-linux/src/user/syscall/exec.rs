@@ -6,7 +6,7 @@ use super::super::process::{as_path, kept};
 use super::super::raw::{self, Arg};
 use super::super::signal;
 use super::super::thread::Thread;
-use super::files::string;
+use super::files::{proc_self, string};
 use super::{Args, err};
 use crate::limits::Limit;
 use crate::options::Options;
@@ -119,12 +119,12 @@ fn replace(
     let (mut path, mut argv) = (path, argv);
     for _ in 0..SCRIPTS_MAX {
         let host = match path.as_slice() {
-            b"/proc/self/exe" => thread.process.paths.resolve(&thread.process.program),
+            own if is_own_file(own) => thread.process.paths.resolve(&thread.process.program),
             _ => thread.process.paths.resolve(as_path(&path)),
         };
         let head = head_of(thread, &host)?;
         if abi::runs(&head, thread.process.fronts, thread.process.abi) {
-            if path == b"/proc/self/exe" {
+            if is_own_file(&path) {
                 path = thread.process.program.as_os_str().as_bytes().to_vec();
             }
             return Ok(again(thread, path, argv, envp));
@@ -143,6 +143,14 @@ fn replace(
         path = interpreter.to_vec();
     }
     Err(err(libc::ELOOP))
+}
+
+/// Whether a path of /proc names this process's program, which is this command for the host.
+fn is_own_file(path: &[u8]) -> bool {
+    match mutant!("la64_own_file_has_one_name") {
+        true => path == b"/proc/self/exe",
+        false => matches!(proc_self(path), Some(b"exe")),
+    }
 }
 
 fn head_of(thread: &Thread, host: &std::path::Path) -> Result<Vec<u8>, i64> {

@@ -47,7 +47,7 @@ pub(super) fn path_argument(thread: &Thread, at: u64, follow: bool) -> Result<Ve
 }
 
 /// What follows `/proc/self/` (or our own pid) in a path.
-fn proc_self(path: &[u8]) -> Option<&[u8]> {
+pub(super) fn proc_self(path: &[u8]) -> Option<&[u8]> {
     let rest = path.strip_prefix(b"/proc/")?;
     let own = std::process::id().to_string();
     let rest = rest.strip_prefix(b"self").or_else(|| rest.strip_prefix(own.as_bytes()))?;
