@@ -121,6 +121,23 @@ fn the_path_of_a_program_is_its_files() {
     }
 }
 
+/// What the host has there is the engine's memory.
+#[test]
+fn memory_is_no_file() {
+    const OPENAT2: i64 = 437;
+    for path in ["/proc/self/mem", "/proc/self/task/1/mem", "/proc/thread-self/mem"] {
+        let mut asm = Asm::default();
+        asm.op("addi.d", &[S0, 0, i64::from(-libc::EACCES)]);
+        asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").op("ori", &[A2, 0, 0]);
+        asm.call(OPENAT).expect_equal(A0, S0, 10);
+        asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").address(A2, "how");
+        asm.op("ori", &[A3, 0, 24]).call(OPENAT2).expect_equal(A0, S0, 11).exit(0);
+        asm.data("path", &string(path)).data("how", &[0; 3]);
+        let output = asm.run();
+        assert_eq!(output.status.code(), Some(0), "{path}");
+    }
+}
+
 /// A program starts itself again by its number in /proc, as by /proc/self. Started again it has two
 /// arguments.
 #[test]

@@ -54,8 +54,18 @@ pub(super) fn proc_self(path: &[u8]) -> Option<&[u8]> {
     rest.strip_prefix(b"/")
 }
 
+/// Whether a path names the memory of this process as a file. At a guest's addresses it would have
+/// the engine's memory.
+fn is_own_memory(path: &[u8]) -> bool {
+    let rest = proc_self(path).or_else(|| path.strip_prefix(b"/proc/thread-self/"));
+    let is_memory =
+        |rest: &[u8]| rest == b"mem" || rest.starts_with(b"task/") && rest.ends_with(b"/mem");
+    rest.is_some_and(is_memory) && !mutant!("la64_engines_memory_is_a_file")
+}
+
 pub(super) fn openat(thread: &mut Thread, args: &Args) -> i64 {
     let path = match string(thread, args[1]) {
+        Ok(path) if is_own_memory(&path) => return err(libc::EACCES),
         Ok(path) => path,
         Err(code) => return code,
     };
@@ -102,6 +112,7 @@ pub(super) fn openat2(thread: &mut Thread, args: &Args) -> i64 {
         return memory_file(thread, &text);
     }
     let path = match own {
+        Ok(own) if is_own_memory(&own) => Err(err(libc::EACCES)),
         Ok(_) if resolve & CONFINED != 0 => Ok(Vec::new()),
         own => own.and_then(|_| path_argument(thread, args[1], opens_target(flags))),
     };
