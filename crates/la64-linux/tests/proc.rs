@@ -121,6 +121,35 @@ fn the_path_of_a_program_is_its_files() {
     }
 }
 
+/// A program that locks all its memory locks none of the engine's, and needs no privilege for it.
+#[test]
+fn a_program_locks_its_own_memory() {
+    const MLOCKALL: i64 = 230;
+    const CURRENT: i64 = 1;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("limits");
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let limit = limit.and_then(|line| line.split_whitespace().next()).expect("a limit");
+    if limit.parse::<u64>().is_ok_and(|bytes| bytes < 1 << 16) {
+        return;
+    }
+    let mut asm = Asm::default();
+    for flags in [0, 4, 8, 9] {
+        asm.op("ori", &[A0, 0, flags]).call(MLOCKALL);
+        asm.op("addi.d", &[T0, 0, i64::from(-libc::EINVAL)]).expect_equal(A0, T0, 11);
+    }
+    asm.op("ori", &[A0, 0, CURRENT]).call(MLOCKALL).expect_equal(A0, 0, 12);
+    asm.op("addi.d", &[A0, 0, AT_FDCWD]).address(A1, "path").op("ori", &[A2, 0, 0]).call(OPENAT);
+    asm.address(A1, "buffer").constant(A2, BUFFER_LEN as i64).call(READ);
+    show(&mut asm, "/proc/self/status");
+    write_program(&dir.path().join("program"), &asm.file());
+    let text = shown(dir.path(), "program");
+    let locked = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let locked = locked.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    // Of the host's kernel, in KiB.
+    assert!(locked.is_none_or(|kib| (4..1024).contains(&kib)), "{text}");
+}
+
 /// What the host has there is the engine's memory.
 #[test]
 fn memory_is_no_file() {

@@ -97,8 +97,13 @@ pub(super) fn of_number(asked: u64) -> Option<Resource> {
 
 /// The host's limit of this process.
 fn of_host(resource: Resource) -> [u64; 2] {
+    host_limit(number(resource))
+}
+
+/// The host's limit of this process, soft and hard, by the kernel's number.
+pub(super) fn host_limit(number: u64) -> [u64; 2] {
     let mut found = [0; 16];
-    let list = &mut [Arg::Int(0), Arg::Int(number(resource)), Arg::Int(0), Arg::Out(&mut found)];
+    let list = &mut [Arg::Int(0), Arg::Int(number), Arg::Int(0), Arg::Out(&mut found)];
     let done = raw::call_now(&empty_window(), libc::SYS_prlimit64, list);
     let value = |at: usize| {
         u64::from_le_bytes(found[at..at + 8].try_into().expect("invariant: eight bytes"))

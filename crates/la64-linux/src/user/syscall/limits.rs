@@ -6,6 +6,9 @@ use super::super::raw::{self, Arg};
 use super::super::thread::Thread;
 use super::{Args, err, pass};
 
+/// The capability of raising hard limits (CAP_SYS_RESOURCE).
+const SYS_RESOURCE: u32 = 24;
+
 pub(super) fn getrlimit(thread: &mut Thread, args: &Args) -> i64 {
     match args[1] {
         0 => err(libc::EFAULT),
@@ -42,7 +45,7 @@ pub(super) fn prlimit64(thread: &mut Thread, args: &Args) -> i64 {
             None => return err(libc::EFAULT),
         },
     };
-    let may_raise = asked.is_some() && may_raise(thread);
+    let may_raise = asked.is_some() && is_capable(thread, SYS_RESOURCE);
     let before = thread.with_limits(|limits| {
         let before = limits.get(resource);
         match asked {
@@ -59,14 +62,13 @@ pub(super) fn prlimit64(thread: &mut Thread, args: &Args) -> i64 {
     }
 }
 
-/// Whether the thread may raise hard limits (CAP_SYS_RESOURCE).
-fn may_raise(thread: &Thread) -> bool {
+/// Whether the thread has one of the first 32 capabilities, by its number.
+pub(super) fn is_capable(thread: &Thread, capability: u32) -> bool {
     const VERSION: u32 = 0x2008_0522;
-    const SYS_RESOURCE: u32 = 24;
     let (mut head, mut sets) = ([0; 8], [0; 24]);
     head[..4].copy_from_slice(&VERSION.to_le_bytes());
     let list = &mut [Arg::Out(&mut head), Arg::Out(&mut sets)];
     let done = raw::call_now(&thread.cpu.window, libc::SYS_capget, list);
     let effective = u32::from_le_bytes([sets[0], sets[1], sets[2], sets[3]]);
-    done == 0 && effective >> SYS_RESOURCE & 1 == 1
+    done == 0 && effective >> capability & 1 == 1
 }

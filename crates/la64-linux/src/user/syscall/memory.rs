@@ -1,9 +1,12 @@
 //! Address space calls.
 
+use super::super::limits::host_limit;
 use super::super::process::Process;
+use super::super::raw::{self, Arg};
 use super::super::space::{MAP_ANONYMOUS, Move, Request, STACK, Space, page_len};
 use super::super::sync::lock;
 use super::super::thread::Thread;
+use super::limits::is_capable;
 use super::{Args, err, pass};
 use littoral_base::mutant;
 use std::os::unix::ffi::OsStrExt;
@@ -127,4 +130,42 @@ pub(super) fn mlock2(thread: &mut Thread, args: &Args) -> i64 {
 
 pub(super) fn munlock(thread: &mut Thread, args: &Args) -> i64 {
     on_mapped(thread, args, (libc::SYS_munlock, "pi"), libc::ENOMEM)
+}
+
+/// Locks each mapping by itself: the host's call would count the reservation, and lock the engine
+/// and all that it maps later. Later mappings are left alone (`MCL_FUTURE`), and so is memory
+/// without access, and the first stack, of which the kernel counts what has been used.
+pub(super) fn mlockall(thread: &mut Thread, args: &Args) -> i64 {
+    const CURRENT: u64 = 1;
+    const FUTURE: u64 = 2;
+    const ON_FAULT: u64 = 4;
+    const IPC_LOCK: u32 = 14;
+    let flags = args[0] & 0xffff_ffff;
+    if flags & !(CURRENT | FUTURE | ON_FAULT) != 0 || flags & (CURRENT | FUTURE) == 0 {
+        return err(libc::EINVAL);
+    }
+    if mutant!("la64_engine_is_locked") {
+        return pass(thread, libc::SYS_mlockall, "i", args);
+    }
+    let most = match is_capable(thread, IPC_LOCK) {
+        true => u64::MAX,
+        false => host_limit(libc::RLIMIT_MEMLOCK as u64)[0],
+    };
+    let space = lock(&thread.process.space);
+    let areas = space.areas().filter(|(_, area)| area.prot != 0 && area.name != STACK);
+    let areas: Vec<(u64, u64)> = areas.map(|(start, area)| (start, area.end - start)).collect();
+    let len: u64 = areas.iter().map(|area| area.1).sum();
+    match flags & CURRENT {
+        _ if most == 0 => return err(libc::EPERM),
+        0 => return 0,
+        _ if len > most => return err(libc::ENOMEM),
+        _ => {}
+    }
+    for (start, len) in areas {
+        let on_fault = u64::from(flags & ON_FAULT != 0);
+        let list = &mut [Arg::Guest(start), Arg::Int(len), Arg::Int(on_fault)];
+        // Pages that cannot be made, as those behind the end of a file, are no error.
+        raw::call_now(&thread.cpu.window, libc::SYS_mlock2, list);
+    }
+    0
 }

@@ -368,7 +368,7 @@ calls! { TABLE:
     227 msync "pii" Restarts, own memory::msync;
     228 mlock "pi" Restarts, own memory::mlock;
     229 munlock "pi" Never, own memory::munlock;
-    230 mlockall "i" Never, host SYS_mlockall;
+    230 mlockall "i" Never, own memory::mlockall;
     231 munlockall "" Never, host SYS_munlockall;
     232 mincore "pip" Never, own memory::mincore;
     233 madvise "pii" Never, own memory::madvise;
