@@ -626,6 +626,29 @@ fn ignored_signals_stay_ignored_in_the_next_program() {
     }
 }
 
+/// Of several buffers those before one without memory are transferred; where no user space is,
+/// nothing is.
+#[test]
+fn buffers_before_a_bad_one_are_transferred() {
+    const WRITEV: i64 = 66;
+    const PREADV: i64 = 69;
+    const MEMFD_CREATE: i64 = 279;
+    const FAR: u64 = 0x7000_0000_0000;
+    let mut asm = Asm::default();
+    asm.address(A0, "text").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).op("or", &[S0, A0, 0]);
+    asm.address(T0, "list").address(T1, "text").op("st.d", &[T1, T0, 0]);
+    // The file is longer than the first buffer when it is read.
+    for (call, error) in [(WRITEV, 10), (WRITEV, 11), (PREADV, 12)] {
+        asm.op("or", &[A0, S0, 0]).address(A1, "list").op("ori", &[A2, 0, 2]);
+        asm.op("ori", &[A3, 0, 0]).op("ori", &[A4, 0, 0]).call(call);
+        asm.op("ori", &[T0, 0, 4]).expect_equal(A0, T0, error);
+    }
+    asm.address(T0, "list").op("lu52i.d", &[T1, 0, -2048]).op("st.d", &[T1, T0, 16]);
+    asm.op("or", &[A0, S0, 0]).address(A1, "list").op("ori", &[A2, 0, 2]).call(WRITEV);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::EFAULT)]).expect_equal(A0, T0, 13).exit(0);
+    ok(asm.data("text", &[u64::from_le_bytes(*b"text\0\0\0\0")]).data("list", &[0, 4, FAR, 4]));
+}
+
 /// Requests of `ioctl` whose argument is a descriptor, or flags, and no address.
 #[test]
 fn numbers_for_ioctl_stay_numbers() {

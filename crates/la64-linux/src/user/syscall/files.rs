@@ -11,6 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 
 const PATH_MAX: u64 = 4096;
 const IOV_MAX: u64 = 1024;
+/// The most bytes that the kernel transfers by one call.
+const TRANSFER_MAX: u64 = 0x7fff_f000;
+/// Where addresses of user space end. Buffers behind it are refused before anything is transferred.
+const USER_END: u64 = 1 << 47;
 pub(super) const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 pub(super) const AT_CWD: u64 = libc::AT_FDCWD as u64;
 
@@ -289,19 +293,30 @@ fn interfaces(thread: &mut Thread, args: &Args) -> i64 {
     window.store(args[2], len).map_or(err(libc::EFAULT), |()| result)
 }
 
-/// A guest iovec array with host addresses.
+/// A guest iovec array with host addresses. What lies where no mapping can be has the address of a
+/// page that never has one: the kernel transfers what comes before it.
 fn vectors(thread: &Thread, at: u64, count: u64) -> Result<Vec<u8>, i64> {
     if count > IOV_MAX {
         return Err(err(libc::EINVAL));
     }
+    let window = thread.cpu.window;
+    let guest_end = lock(&thread.process.space).end();
+    let nowhere = window.host(guest_end - raw::GUARD, 1).ok_or(err(libc::EFAULT))? as u64;
     let mut bytes = Vec::with_capacity(16 * count as usize);
     for n in 0..count {
-        let pair = thread.cpu.window.load_words::<2>(at.wrapping_add(16 * n));
+        let pair = window.load_words::<2>(at.wrapping_add(16 * n));
         let [base, len] = pair.ok_or(err(libc::EFAULT))?;
-        let host = match len {
-            0 => 0,
-            _ => thread.cpu.window.host(base, 1).ok_or(err(libc::EFAULT))? as u64,
+        // A negative length is refused by the kernel, whatever the address.
+        let is_negative = (len as i64) < 0;
+        let is_address = is_negative || base.checked_add(len).is_some_and(|end| end <= USER_END);
+        let host = match window.host(base, 1).filter(|_| base < guest_end) {
+            _ if len == 0 => 0,
+            _ if !is_address => return Err(err(libc::EFAULT)),
+            None if mutant!("la64_a_bad_buffer_fails_all") => return Err(err(libc::EFAULT)),
+            host => host.map_or(nowhere, |p| p as u64),
         };
+        // No more is transferred by one call, and more may lead behind the host's addresses.
+        let len = if is_negative { len } else { len.min(TRANSFER_MAX) };
         bytes.extend(host.to_le_bytes());
         bytes.extend(len.to_le_bytes());
     }
