@@ -474,10 +474,11 @@ impl Space {
             // A second mapping of the same pages.
             0 if !area.shared || r.flags & REMAP_MAYMOVE == 0 => err(libc::EINVAL),
             len if !moves && len != 0 && r.new_len <= len => {
-                if r.new_len < len {
-                    self.unmap(r.old + r.new_len, len - r.new_len);
-                }
-                r.old as i64
+                let done = match r.new_len < len {
+                    true => self.unmap(r.old + r.new_len, len - r.new_len),
+                    false => 0,
+                };
+                if done < 0 { done } else { r.old as i64 }
             }
             len if !moves && len != 0 && self.is_free_behind(r.old + len, r.new_end()) => {
                 self.grow(r, area)
@@ -581,7 +582,9 @@ impl Space {
         }
         let (from, to) = (page_up(now), page_up(wanted));
         if to < from {
-            self.unmap(to, from - to);
+            if self.unmap(to, from - to) < 0 {
+                return now;
+            }
         } else if to > from {
             let request = Request {
                 at: from,
