@@ -249,18 +249,24 @@ pub(super) fn reserve(lens: &[u64]) -> Option<Window> {
     wide.or_else(|| first(SLACK, 0))
 }
 
-/// As [`reserve`], with so many bytes on either side.
+/// The length of most huge pages. Windows begin at multiples of it, so that what lies at one for the
+/// guest does so for the host.
+pub(super) const HUGE_LEN: u64 = 2 << 20;
+
+/// As [`reserve`], with at least so many bytes on either side.
 fn reserve_between(len: u64, slack: u64) -> Option<Window> {
-    let whole = len + 2 * slack;
+    let whole = len + 2 * slack + HUGE_LEN;
     // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
     let base = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         libc::mmap(std::ptr::null_mut(), whole as usize, libc::PROT_NONE, flags, -1, 0)
     };
-    // SAFETY: the mapping is ours alone; `install_fault_handler` runs before any guest access.
-    // The bytes on either side belong to the reservation and are never mapped.
-    (base != libc::MAP_FAILED).then(|| unsafe {
-        Window::new(base.cast::<u8>().add(slack as usize), len).between_refusals(slack)
+    (base != libc::MAP_FAILED).then(|| {
+        let start = base.addr() as u64 + slack;
+        let before = slack + (start.next_multiple_of(HUGE_LEN) - start);
+        // SAFETY: the mapping is ours alone; `install_fault_handler` runs before any guest access.
+        // The bytes on either side belong to the reservation and are never mapped.
+        unsafe { Window::new(base.cast::<u8>().add(before as usize), len).between_refusals(slack) }
     })
 }
 

@@ -5,12 +5,35 @@
 //! the host refused a mapping. Checked by `a_refused_mapping_leaves_the_reservation_whole`,
 //! `a_refused_mapping_takes_what_the_kernel_unmapped`, `what_no_area_covers_is_reserved_again`.
 
-use super::super::raw::{self, Arg};
+use super::super::raw::{self, Arg, HUGE_LEN};
 use super::{
     Area, Attach, LOW, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
     PROT_WRITE, Request, Space, err, host_prot, is_data, page_len, page_up,
 };
 use littoral_base::mutant;
+
+const MAP_HUGETLB: u32 = 0x4_0000;
+
+/// Bytes of the pages that flags ask for.
+fn unit_len(flags: u32) -> u64 {
+    const LOG_SHIFT: u32 = 26;
+    match (flags & MAP_HUGETLB, flags >> LOG_SHIFT) {
+        _ if mutant!("la64_huge_pages_anywhere") => page_len(),
+        (0, _) => page_len(),
+        (_, 0) => huge_page_len(),
+        (_, log @ 12..=34) => 1 << log,
+        // The host refuses those.
+        _ => page_len(),
+    }
+}
+
+/// Bytes of a huge page of which no length is asked for.
+fn huge_page_len() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(HUGE_LEN, |kib| kib << 10)
+}
 
 impl Space {
     pub(super) fn host_mmap(
@@ -35,14 +58,15 @@ impl Space {
 
     /// mmap: the guest address or a negative error.
     pub(in super::super) fn map(&mut self, r: &Request<'_>) -> i64 {
-        let len = page_up(r.len);
+        let unit = unit_len(r.flags);
+        let len = r.len.checked_next_multiple_of(unit).unwrap_or_else(|| page_up(r.len));
         if len == 0
             || !r.at.is_multiple_of(page_len()) && r.flags & MAP_FIXED != 0
             || !r.offset.is_multiple_of(page_len())
         {
             return err(libc::EINVAL);
         }
-        let at = match self.place(r, len) {
+        let at = match self.place(r, len, unit) {
             Ok(at) => at,
             Err(code) => return err(code),
         };
@@ -129,7 +153,8 @@ impl Space {
         parts.iter().fold(0, |done, (start, end)| self.unmap(*start, end - start).min(done))
     }
 
-    fn place(&self, r: &Request<'_>, len: u64) -> Result<u64, i32> {
+    /// Where a mapping of pages of `unit` bytes goes.
+    fn place(&self, r: &Request<'_>, len: u64, unit: u64) -> Result<u64, i32> {
         let fixed = r.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let hint = r.at & !(page_len() - 1);
         let end = hint.checked_add(len).filter(|end| *end <= self.limit());
@@ -142,10 +167,12 @@ impl Space {
                 (true, true) => Ok(hint),
             };
         }
-        if hint != 0 && fits && self.is_free(hint, hint + len) {
+        if hint != 0 && hint.is_multiple_of(unit) && fits && self.is_free(hint, hint + len) {
             return Ok(hint);
         }
-        self.find_free(len).ok_or(libc::ENOMEM)
+        let room = if unit == page_len() { Some(len) } else { len.checked_add(unit) };
+        let at = room.and_then(|room| self.find_free(room)).ok_or(libc::ENOMEM)?;
+        Ok(at.next_multiple_of(unit))
     }
 
     /// munmap.
@@ -264,6 +291,33 @@ mod tests {
         // A kernel that leaves the place leaves the mapping.
         space.settle(start, start + page);
         assert_eq!(window.load::<u64>(start), Some(7));
+    }
+
+    /// A page at the end of all addresses is in the way.
+    #[test]
+    fn huge_pages_lie_at_multiples_of_their_length() {
+        const FLAGS: u32 = MAP_PRIVATE | MAP_ANONYMOUS;
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        let request = |flags: u32| Request {
+            at: 0,
+            len: 1,
+            prot: 3,
+            flags: FLAGS | flags,
+            fd: -1,
+            offset: 0,
+            name: "",
+        };
+        assert!(space.map(&request(0)) > 0);
+        let flags = MAP_HUGETLB | 21 << 26;
+        let unit = unit_len(FLAGS | flags);
+        let at = space.place(&request(flags), unit, unit).unwrap();
+        let host = window.host(at, 1).unwrap().addr() as u64;
+        assert_eq!((at % HUGE_LEN, host % HUGE_LEN), (0, 0), "{at:#x}");
+        // The host may have no such page. If it has one, all of it is the mapping's.
+        let got = space.map(&request(flags));
+        let found = u64::try_from(got).ok().and_then(|at| space.area(at));
+        assert!(found.is_none_or(|(start, area)| area.end - start == HUGE_LEN));
     }
 
     /// A sealed page stands for what the host does not unmap: one more mapping than it has at most,
