@@ -109,6 +109,8 @@ pub(super) struct Process {
     pub(super) threads: Mutex<Vec<Arc<Pending>>>,
     /// Numbers of unknown system calls that were named on standard error.
     pub(super) unknown: Mutex<BTreeSet<u64>>,
+    /// Children that were to tell their end by another signal than SIGCHLD, or by none.
+    pub(super) clones: Mutex<BTreeSet<i64>>,
     /// Where lines of our own go.
     pub(super) voice: Voice,
     /// What the translator did in threads that have ended.
@@ -424,6 +426,7 @@ pub(super) fn load(
         counting: AtomicU64::new(0),
         threads: Mutex::new(Vec::new()),
         unknown: Mutex::new(BTreeSet::new()),
+        clones: Mutex::default(),
         translation: Mutex::default(),
         perf_map,
         debugger,

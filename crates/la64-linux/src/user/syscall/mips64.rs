@@ -323,7 +323,7 @@ fn file_system(thread: &Thread, number: i64, which: Arg<'_>, at: u64) -> i64 {
 }
 
 fn wait4(thread: &mut Thread, args: &Args) -> i64 {
-    let done = pass(thread, libc::SYS_wait4, "ipip", args);
+    let done = tasks::wait4(thread, args);
     if done > 0 && args[1] != 0 {
         let window = thread.cpu.window;
         let status = window.load::<u32>(args[1]).map(convert::wait_status);

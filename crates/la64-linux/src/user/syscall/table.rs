@@ -382,7 +382,7 @@ calls! { TABLE:
     241 perf_event_open "piiii" Never, absent;
     242 accept4 "ippi" Receives, host SYS_accept4;
     243 recvmmsg "ipiip" Receives, own files::recvmmsg;
-    260 wait4 "ipip" Restarts, host SYS_wait4;
+    260 wait4 "ipip" Restarts, own tasks::wait4;
     261 prlimit64 "iipp" Never, own limits::prlimit64;
     262 fanotify_init "ii" Never, host SYS_fanotify_init;
     263 fanotify_mark "iiiis" Restarts, host SYS_fanotify_mark;

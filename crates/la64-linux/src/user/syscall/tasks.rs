@@ -13,6 +13,7 @@ use super::{Args, err, pass};
 use crate::options::Memory;
 use littoral_base::mutant;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -269,24 +270,31 @@ struct Birth {
     tls: u64,
     /// Where the process descriptor goes, with `CLONE_PIDFD`.
     pidfd: u64,
+    /// The parent asks to be told of its end by SIGCHLD.
+    tells: bool,
+}
+
+/// Whether a guest's signal is SIGCHLD.
+fn is_child_signal(thread: &Thread, signal: u64) -> bool {
+    signal == u64::from(thread.process.abi.numbers.guest_signal(libc::SIGCHLD as u32))
 }
 
 pub(super) fn clone(thread: &mut Thread, args: &Args) -> i64 {
     let [flags, stack, parent_tid, child_tid, tls] = (thread.process.abi.clone)(args);
     // The old call has one place for both.
     let pidfd = parent_tid;
-    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd })
+    let tells = is_child_signal(thread, flags & 0xff);
+    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd, tells })
 }
 
 /// A process with a copy of the memory.
 pub(super) fn fork_alone(thread: &mut Thread, _: &Args) -> i64 {
-    give_birth(thread, Birth { flags: libc::SIGCHLD as u64, ..Birth::default() })
+    give_birth(thread, Birth { tells: true, ..Birth::default() })
 }
 
 /// A process that runs in the memory of its parent, which waits.
 pub(super) fn vfork_alone(thread: &mut Thread, _: &Args) -> i64 {
-    let flags = CLONE_VM | CLONE_VFORK | libc::SIGCHLD as u64;
-    give_birth(thread, Birth { flags, ..Birth::default() })
+    give_birth(thread, Birth { flags: CLONE_VM | CLONE_VFORK, tells: true, ..Birth::default() })
 }
 
 /// Flags of `clone3` that have a meaning here. Namespaces and control groups are the host's.
@@ -333,7 +341,8 @@ pub(super) fn clone3(thread: &mut Thread, args: &Args) -> i64 {
         return err(libc::EINVAL);
     }
     let stack = base.wrapping_add(length);
-    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd })
+    let tells = is_child_signal(thread, signal);
+    give_birth(thread, Birth { flags, stack, parent_tid, child_tid, tls, pidfd, tells })
 }
 
 fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
@@ -475,11 +484,13 @@ fn fork(thread: &mut Thread, birth: Birth) -> i64 {
         let _parents = thread.own_actions.is_some().then(|| lock(&process.actions));
         let mut threads = lock(&process.threads);
         let _unknown = lock(&process.unknown);
+        let mut clones = lock(&process.clones);
         // Another thread may be saying something.
         let _said = std::io::stderr().lock();
         let pid = raw::fork();
         if pid == 0 {
             threads.retain(|t| std::sync::Arc::ptr_eq(t, &thread.pending));
+            clones.clear();
         }
         pid
     });
@@ -519,6 +530,10 @@ fn while_still(process: &Process, f: impl FnOnce() -> i64) -> i64 {
 /// What the parent learns about its child.
 fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
     let window = &thread.cpu.window;
+    let mut clones = lock(&thread.process.clones);
+    // An older process may have had the number.
+    let _ = if birth.tells { clones.remove(&pid) } else { clones.insert(pid) };
+    drop(clones);
     if birth.flags & CLONE_PARENT_SETTID != 0 {
         let _ = window.store(birth.parent_tid, pid as u32);
     }
@@ -528,6 +543,30 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
         let _ = window.store(birth.pidfd, fd as u32);
     }
     pid
+}
+
+/// As the host's, with `__WCLONE`: it asks for those children alone that tell their end by another
+/// signal than SIGCHLD, as no process of the host does. If there are several, or others too, one of
+/// all is waited for.
+pub(super) fn wait4(thread: &mut Thread, args: &Args) -> i64 {
+    const WALL: u64 = 0x4000_0000;
+    const WCLONE: u64 = 0x8000_0000;
+    const STOPS: u64 = (libc::WUNTRACED | libc::WCONTINUED) as u64;
+    let (mut args, options) = (*args, args[2]);
+    let is_known = |pid: i64, clones: &BTreeSet<i64>| match pid {
+        1.. => clones.contains(&pid),
+        _ => !clones.is_empty(),
+    };
+    let pid = i64::from(args[0] as i32);
+    let is_clone = options & (WALL | WCLONE) == WCLONE && !mutant!("la64_clones_are_not_found");
+    if is_clone && is_known(pid, &lock(&thread.process.clones)) {
+        args[2] = options & !WCLONE;
+    }
+    let done = pass(thread, libc::SYS_wait4, "ipip", &args);
+    if done > 0 && options & STOPS == 0 {
+        lock(&thread.process.clones).remove(&done);
+    }
+    done
 }
 
 /// What makes a copy of the parent the child that was asked for.
