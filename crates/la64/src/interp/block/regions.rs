@@ -243,7 +243,7 @@ impl Look {
         if fare.exits * WORTH_MIN > fare.inside && self.looked() >= LOOK / 2 {
             return None;
         }
-        let doors = self.translate(engine, filling, (&plan, seen), journal)?;
+        let doors = self.translate(engine, filling, (&plan, seen), None, journal)?;
         let (trace, words) = (self.trace.clone(), self.words.clone());
         let number = code.note_region(plan.list.len() as u64);
         let judged = Judged::Not;
@@ -283,7 +283,7 @@ impl Look {
         if !helps {
             return;
         }
-        if let Some(mut doors) = self.translate(engine, filling, (&plan, &seen), journal) {
+        if let Some(mut doors) = self.translate(engine, filling, (&plan, &seen), Some(n), journal) {
             let older = std::mem::take(&mut filling.regions[n].doors);
             engine.renew_doors(filling, &older, &mut doors);
             let times = filling.regions[n].times;
@@ -293,17 +293,18 @@ impl Look {
         }
     }
 
-    /// Translates a region; `None` if its code would be too long.
+    /// Translates a region, in the place of number `own`; `None` if its code would be too long.
     fn translate(
         &self,
         engine: &tier1::Engine,
         filling: &mut tier1::Filling,
         (plan, seen): (&Plan, &Seen),
+        own: Option<usize>,
         journal: &mut Journal,
     ) -> Option<Vec<Door>> {
         let instruction = |pc: &u64| Some(seen.get(pc)?.0.clone());
         let list: Vec<Decoded> = plan.list.iter().filter_map(instruction).collect();
-        engine.translate_region(filling, (plan, &list, self.short), journal)
+        engine.translate_region(filling, (plan, &list, self.short), own, journal)
     }
 
     /// Instructions of the look.

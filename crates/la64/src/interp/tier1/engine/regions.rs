@@ -68,6 +68,15 @@ impl Door {
         closed
     }
 
+    /// Those that are no doors of others: an address leads into one region, so that it is this one
+    /// that is tried when its doors are turned.
+    fn leave_others(mut doors: Vec<Door>, others: &[&[Door]]) -> Vec<Door> {
+        let is_others =
+            |door: &Door| others.iter().any(|list| list.iter().any(|o| o.pc == door.pc));
+        doors.retain(|door| !is_others(door) || mutant!("la64_region_takes_others_doors"));
+        doors
+    }
+
     /// Whether this is where control enters the region.
     #[cfg(test)]
     pub(in super::super::super) fn is_inside(&self, at: At) -> bool {
@@ -113,12 +122,14 @@ struct Region<'b> {
 
 impl Engine {
     /// Translates a region, whose instructions never change, for registers of which those in
-    /// `short` were seen to hold short numbers: where it is entered. The lock is held. `None` if
-    /// its code would be too long.
+    /// `short` were seen to hold short numbers: where it is entered, of its anchors that are no
+    /// doors of other regions than number `own`, in whose place it comes. The lock is held. `None`
+    /// if its code would be too long.
     pub(in super::super::super) fn translate_region(
         &self,
         filling: &mut Filling,
         (plan, list, short): (&Plan, &[Decoded], u32),
+        own: Option<usize>,
         journal: &mut Journal,
     ) -> Option<Vec<Door>> {
         // Which checks ahead are worth it is known when the code is made without them inside.
@@ -145,6 +156,10 @@ impl Engine {
         filling.in_regions.extend(plan.list.iter().copied());
         let door = |(&pc, inside)| Door { pc, inside, outside: self.start_of(pc) };
         let doors: Vec<Door> = plan.anchors.iter().zip(entries).map(door).collect();
+        let others = filling.regions.iter().enumerate();
+        let others = others.filter(|(n, kept)| Some(*n) != own && kept.judged != Judged::Away);
+        let others: Vec<&[Door]> = others.map(|(_, kept)| &kept.doors[..]).collect();
+        let doors = Door::leave_others(doors, &others);
         self.turn(filling, &mut Doors::of(doors.clone()), true);
         Some(doors)
     }
@@ -239,6 +254,14 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_the_door_of_one_region() {
+        let door = |pc, inside| Door { pc, inside, outside: None };
+        let (first, second) = ([door(0, 16), door(4, 32)], [door(8, 48)]);
+        let doors = vec![door(4, 64), door(8, 80), door(12, 96)];
+        assert_eq!(Door::leave_others(doors, &[&first[..], &second[..]]), [door(12, 96)]);
+    }
 
     #[test]
     fn a_region_made_again_closes_the_doors_that_it_lacks() {
