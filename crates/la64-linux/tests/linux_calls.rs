@@ -618,6 +618,32 @@ fn a_handler_on_its_stack_sees_it_held_or_disarmed() {
     }
 }
 
+/// Frames of a handler that is interrupted again and again do not leave its stack: the one that has
+/// no room raises SIGSEGV.
+#[test]
+fn frames_stay_on_the_alternate_stack() {
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const SA_NODEFER: u64 = 0x4000_0000;
+    const WORDS: usize = 1024;
+    // More frames than the stack has room for; what is below it has room for the rest.
+    const FRAMES: i64 = 14;
+    let mut asm = Asm::default();
+    asm.address(T0, "stack").address(T1, "new").op("st.d", &[T0, T1, 0]);
+    alternate_stack(&mut asm, Some("new"), None);
+    signal_self(&mut asm);
+    asm.exit(10);
+    asm.label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]).op("addi.d", &[T1, T1, 1]);
+    asm.op("st.d", &[T1, T0, 0]).op("ori", &[T2, 0, FRAMES]).to("beq", &[T1, T2], "enough");
+    asm.call(GETPID).op("or", &[S0, A0, 0]).call(GETTID).op("or", &[A1, A0, 0]);
+    asm.op("or", &[A0, S0, 0]).op("ori", &[A2, 0, 10]).call(TGKILL).exit(11);
+    asm.label("enough").exit(0);
+    asm.data("new", &[0, 0, 8 * WORDS as u64]).data("action", &[0, SA_ONSTACK | SA_NODEFER | 4, 0]);
+    asm.data("count", &[0]).data("room", &[0; WORDS]).data("stack", &[0; WORDS]);
+    let output = asm.run();
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(libc::SIGSEGV), "{output:?}");
+}
+
 /// What the first program ignores the second one ignores, and nothing else.
 #[test]
 fn ignored_signals_stay_ignored_in_the_next_program() {

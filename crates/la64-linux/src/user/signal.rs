@@ -310,8 +310,10 @@ fn enter(thread: &mut Thread, number: u32, info: &[u64; 16], action: Action) -> 
     let zone = if mutant!("x86_frame_in_red_zone") { 0 } else { abi.signals.red_zone };
     let stack = thread.register(abi.roles.stack).wrapping_sub(zone);
     let top = if switch { base.wrapping_add(len) } else { stack };
+    let is_bounded = (switch || on_alternate(thread)) && !mutant!("la64_frames_leave_their_stack");
     let delivery = Delivery {
         top,
+        bottom: if is_bounded { base } else { 0 },
         signal: number,
         info: (abi.signals.info)(info),
         action,

@@ -174,6 +174,7 @@ impl Record {
 fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> Option<()> {
     let state = &mut *registers.state;
     let (records, frame) = layout(d.used, d.top)?;
+    (frame > d.bottom).then_some(())?;
     write_frame(state, w, frame, d)?;
     records.iter().try_for_each(|r| write_record(state, w, r))?;
     state.x[1] = d.trampoline;

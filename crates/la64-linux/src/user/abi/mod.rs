@@ -89,6 +89,9 @@ pub(super) type Raised = (u32, i32, u64);
 pub(super) struct Delivery {
     /// The frame lies below.
     pub(super) top: u64,
+    /// The alternate stack of the frame begins here; 0 for another stack. A frame that does not end
+    /// above it is none.
+    pub(super) bottom: u64,
     /// The host's number.
     pub(super) signal: u32,
     /// The guest's siginfo.

@@ -53,6 +53,7 @@ pub(super) fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> 
     (d.action.flags & SA_RESTORER != 0).then_some(())?;
     let float = d.top.checked_sub(FLOAT_LEN)? & !(FLOAT_ALIGN - 1);
     let frame = (float.checked_sub(FRAME_LEN)? & !15).checked_sub(8)?;
+    (frame > d.bottom).then_some(())?;
     write_float(registers, w, float)?;
     w.store(frame, d.action.restorer)?;
     let context = frame + RETURN_LEN;
