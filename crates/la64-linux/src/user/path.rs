@@ -2,6 +2,7 @@
 //! links; what it lacks comes from the host.
 
 use littoral_base::mutant;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// The lookup rule.
@@ -36,13 +37,18 @@ impl Paths {
         if path.starts_with(root) || HOST_ONLY.iter().any(|top| path.starts_with(top)) {
             return None;
         }
+        // A slash behind the last component has it followed, and asks for a directory.
+        let bytes = path.as_os_str().as_bytes();
+        let is_directory = bytes.ends_with(b"/") || bytes.ends_with(b"/.");
+        let follow = follow || is_directory && !mutant!("la64_slash_behind_a_link_is_lost");
         let found = walk(root, path, follow);
         // Packages of a merged-/usr system rely on links that only an installation makes.
         let merged = ["/bin", "/sbin", "/lib", "/lib64"].iter().any(|top| path.starts_with(top));
-        found.or_else(|| {
+        let found = found.or_else(|| {
             let usr = Path::new("/usr").join(path.strip_prefix("/").ok()?);
             walk(root, &usr, follow).filter(|_| merged)
-        })
+        });
+        found.map(|host| if is_directory { host.join("") } else { host })
     }
 
     /// The guest path of a file as the kernel shows it in /proc, without symbolic links. It was
@@ -125,6 +131,13 @@ mod tests {
         assert_eq!(paths.resolve(Path::new("/lib64/ld.so")), real);
         assert_eq!(paths.resolve(Path::new("/usr/../../../usr/absolute")), real);
         assert_eq!(paths.resolve_link(Path::new("/usr/absolute")), root.join("usr/absolute"));
+        symlink("usr/lib64", root.join("folder")).unwrap();
+        let mut folder = root.join("usr/lib64").into_os_string();
+        folder.push("/");
+        for path in ["/folder/", "/folder/.", "/usr/lib64/"] {
+            assert_eq!(paths.resolve_link(Path::new(path)).as_os_str(), folder, "{path}");
+        }
+        assert_eq!(paths.resolve_link(Path::new("/folder")), root.join("folder"));
         std::fs::create_dir(root.join("tmp")).unwrap();
         assert_eq!(paths.resolve(Path::new("/tmp")), Path::new("/tmp"));
         assert_eq!(paths.resolve(Path::new("/loop")), Path::new("/loop"));
