@@ -226,6 +226,39 @@ fn handlers_that_block_everything_run_in_order_and_not_nested() {
     ok(&asm);
 }
 
+/// Two signals that are let through by the mask of a wait alone: both come when it ends, and are
+/// blocked again behind their handlers.
+#[test]
+fn all_signals_that_a_wait_lets_through_come() {
+    const PPOLL: i64 = 73;
+    const SIGSUSPEND: i64 = 133;
+    for call in [SIGSUSPEND, PPOLL] {
+        let mut asm = Asm::default();
+        own_ids(&mut asm);
+        install(&mut asm, SIGUSR1, "action", "handler");
+        install(&mut asm, SIGUSR2, "action", "handler");
+        set_mask(&mut asm, "all");
+        send(&mut asm, SIGUSR2);
+        send(&mut asm, SIGUSR1);
+        if call == PPOLL {
+            asm.op("ori", &[A0, 0, 0]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+            asm.address(A3, "none").op("ori", &[A4, 0, 8]).call(call);
+        } else {
+            asm.address(A0, "none").op("ori", &[A1, 0, 8]).call(call);
+        }
+        asm.op("addi.d", &[T0, 0, i64::from(-libc::EINTR)]).expect_equal(A0, T0, 10);
+        for status in [11, 12] {
+            asm.address(T0, "count").op("ld.d", &[T0, T0, 0]);
+            asm.op("ori", &[T1, 0, SIGUSR1 + SIGUSR2]).expect_equal(T0, T1, status);
+            send(&mut asm, SIGUSR1);
+        }
+        asm.exit(0).label("handler").address(T0, "count").op("ld.d", &[T1, T0, 0]);
+        asm.op("add.d", &[T1, T1, A0]).op("st.d", &[T1, T0, 0]).op("jirl", &[0, RA, 0]);
+        asm.data("action", &[0, 4, 0]).data("count", &[0]).data("all", &[u64::MAX]);
+        ok(asm.data("none", &[0]));
+    }
+}
+
 #[test]
 fn children_without_a_waiting_parent_leave_nothing() {
     const SA_NOCLDWAIT: u64 = 2;

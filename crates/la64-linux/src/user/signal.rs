@@ -176,6 +176,7 @@ fn x87_code(raised: u16) -> i32 {
 
 /// Delivers a signal to the thread; `forced` for faults, which cannot be ignored.
 pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced: bool) {
+    let waited = thread.waited.take().filter(|_| !forced);
     let Some((number, info)) = shown(thread, number, info) else { return };
     let index = number as usize - 1;
     let action = thread.actions()[index];
@@ -193,7 +194,8 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
                 return no_frame(thread, number);
             }
             let own = if action.flags & SA_NODEFER == 0 { 1 << index } else { 0 };
-            set_mask(thread, thread.mask | action.mask | own);
+            // Another signal that only the wait let through comes too, as in the kernel.
+            set_mask(thread, waited.unwrap_or(thread.mask) | action.mask | own);
             if action.flags & SA_RESETHAND != 0 {
                 thread.actions()[index] = Action::default();
                 raw::set_disposition(number, Disposition::Default, 0);

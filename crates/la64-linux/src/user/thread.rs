@@ -30,6 +30,8 @@ pub(super) struct Thread {
     pub(super) pending: Arc<Pending>,
     /// Guest signal mask.
     pub(super) mask: u64,
+    /// The mask of a wait that a signal has just ended, with which its handler begins.
+    pub(super) waited: Option<u64>,
     /// What the processor says of the latest fault.
     pub(super) trap: Trap,
     /// A refused write to a page that was not watched any more: pc, address, and how many pages had
@@ -108,6 +110,7 @@ impl Thread {
             process,
             pending,
             mask,
+            waited: None,
             trap: Trap::default(),
             refused: None,
             allowed: None,

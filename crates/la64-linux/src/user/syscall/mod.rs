@@ -93,6 +93,8 @@ pub(super) fn run(thread: &mut Thread) {
             return trace(thread, call.name, call.shape.len(), &args, None);
         }
     };
+    let has_ended = result == err(libc::EINTR) && !mutant!("la64_wait_forgets_its_mask");
+    thread.waited = if has_ended { waited_mask(thread, call, &args) } else { None };
     if begins_again(thread, call, &args, result) {
         return;
     }
@@ -104,6 +106,19 @@ pub(super) fn run(thread: &mut Thread) {
     let result = if result == RESTART { err(libc::EINTR) } else { result };
     trace(thread, call.name, call.shape.len(), &args, Some(result));
     thread.answer(result);
+}
+
+/// The mask with which a call waits, by the host's numbers, if it has one.
+fn waited_mask(thread: &Thread, call: &Call, args: &Args) -> Option<u64> {
+    let at = match call.name {
+        "rt_sigsuspend" => args[0],
+        "ppoll" => args[3],
+        "epoll_pwait" | "epoll_pwait2" => args[4],
+        "pselect6" if args[5] != 0 => thread.cpu.window.load::<u64>(args[5])?,
+        _ => return None,
+    };
+    let set = signal_set(thread, at).ok()?;
+    set.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Says the first time that a call is not there.
