@@ -9,6 +9,7 @@
 //! the head.
 
 use super::raw::{self, Arg};
+use littoral_base::mutant;
 use littoral_la64::memory::Window;
 
 /// Length of the head, the only one the kernel takes.
@@ -57,8 +58,10 @@ fn die(window: &Window, entry: u64, offset: u64, tid: u32, is_pending: bool) -> 
     let inherits = entry & 1 == 1;
     let mut seen = window.load::<u32>(at)?;
     loop {
-        // Released already, but perhaps not yet woken.
-        if is_pending && !inherits && seen == 0 {
+        // Released already, but perhaps no thread was woken; or the thread was woken, and died before
+        // the lock was its own.
+        let is_free = seen & TID == 0 && (seen == 0 || !mutant!("la64_lost_owner_wakes_none"));
+        if is_pending && !inherits && is_free {
             wake(window, at);
             return Some(());
         }
