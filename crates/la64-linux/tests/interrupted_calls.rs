@@ -259,6 +259,37 @@ fn all_signals_that_a_wait_lets_through_come() {
     }
 }
 
+/// The x87 stack mode is bit 6 of the FCSR, in a frame as in the register. A handler begins without
+/// it, and may take it away.
+#[test]
+fn the_stack_mode_is_in_the_frame_and_off_in_the_handler() {
+    const RECORDS: i64 = 176 + 272;
+    const FCSR: i64 = 16 + 256 + 8;
+    const STACK_MODE: i64 = 1 << 6;
+    let expect_mode = |asm: &mut Asm, value: i64, status: i64| {
+        asm.op("movfcsr2gr", &[T0, 0]).op("andi", &[T0, T0, STACK_MODE]);
+        asm.op("ori", &[T1, 0, value]).expect_equal(T0, T1, status);
+    };
+    let mut asm = Asm::default();
+    own_ids(&mut asm);
+    install(&mut asm, SIGUSR1, "action", "handler");
+    asm.op("x86settm", &[]);
+    send(&mut asm, SIGUSR1);
+    expect_mode(&mut asm, STACK_MODE, 10);
+    send(&mut asm, SIGUSR1);
+    expect_mode(&mut asm, 0, 11);
+    asm.exit(0).label("handler");
+    expect_mode(&mut asm, 0, 12);
+    // Behind the record of the assists.
+    asm.op("addi.d", &[T2, A2, RECORDS]).op("ld.wu", &[T1, T2, 4]).op("add.d", &[T2, T2, T1]);
+    asm.op("ld.wu", &[T0, T2, FCSR]).op("ori", &[T1, 0, STACK_MODE]).expect_equal(T0, T1, 13);
+    // The second time.
+    asm.address(T0, "count").op("ld.d", &[T1, T0, 0]).op("addi.d", &[T3, T1, 1]);
+    asm.op("st.d", &[T3, T0, 0]).to("beqz", &[T1], "back").op("st.w", &[0, T2, FCSR]);
+    asm.label("back").op("jirl", &[0, RA, 0]);
+    ok(asm.data("action", &[0, 4, 0]).data("count", &[0]));
+}
+
 #[test]
 fn children_without_a_waiting_parent_leave_nothing() {
     const SA_NOCLDWAIT: u64 = 2;

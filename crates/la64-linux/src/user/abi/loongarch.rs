@@ -7,10 +7,12 @@
 //! thread has used, then LBT if the thread has used that.
 //!
 //! - "Used" means decoded, a little more than executed: a record may be there early, never late.
-//! - The x87 stack mode travels in bit 5 of the FCSR, where the hardware shows it.
+//! - The x87 stack mode travels in bit 6 of the FCSR, where the hardware shows it; a handler begins
+//!   without it, because the kernel turns it off to save the registers.
 
 use super::numbers::SAME;
 use super::{Abi, Action, Auxiliary, Delivery, Raised, Registers, Roles, Signals};
+use littoral_base::mutant;
 use littoral_la64::elf;
 use littoral_la64::front::Front;
 use littoral_la64::interp::{Features, Used};
@@ -131,7 +133,8 @@ const FLAGS: u64 = REGISTERS + 256;
 /// Length of what stands before the records.
 const EXTENDED: u64 = CONTEXT + 272;
 const RECORD_HEAD: u64 = 16;
-const STACK_MODE_BIT: u32 = 5;
+/// FPU_CSR_TM_SHIFT: the place in FCSR0.
+const STACK_MODE_BIT: u32 = 6;
 
 /// A kind of extended context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +187,10 @@ fn enter(registers: &mut Registers<'_>, w: &Window, d: &Delivery) -> Option<()> 
     state.x[6] = frame + UCONTEXT;
     state.pc = d.action.handler;
     state.link_address = u64::MAX;
+    if !mutant!("la64_handler_in_stack_mode") {
+        // The frame has it; a handler's own code names registers as they are.
+        state.lbt.stack_mode = 0;
+    }
     Some(())
 }
 
