@@ -307,6 +307,26 @@ fn lists_of_addresses_are_translated() {
     ok(&asm);
 }
 
+/// With another error than for a file.
+#[test]
+fn a_message_of_too_many_buffers_is_refused() {
+    const WRITEV: i64 = 66;
+    const SOCKETPAIR: i64 = 199;
+    const SENDMSG: i64 = 211;
+    const TOO_MANY: i64 = 1025;
+    let mut asm = Asm::default();
+    // AF_UNIX, SOCK_DGRAM.
+    numbers(&mut asm, &[(A0, 1), (A1, 2), (A2, 0)]);
+    asm.address(A3, "pair").call(SOCKETPAIR).expect_equal(A0, 0, 10);
+    asm.address(T0, "pair").op("ld.w", &[S0, T0, 0]);
+    asm.op("or", &[A0, S0, 0]).address(A1, "header").op("ori", &[A2, 0, 0]).call(SENDMSG);
+    expect_error(&mut asm, libc::EMSGSIZE, 11);
+    asm.op("or", &[A0, S0, 0]).address(A1, "header").op("ori", &[A2, 0, TOO_MANY]).call(WRITEV);
+    expect_error(&mut asm, libc::EINVAL, 12);
+    asm.exit(0).data("pair", &[0]).data("header", &[0, 0, 0, TOO_MANY as u64, 0, 0, 0]);
+    ok(&asm);
+}
+
 #[test]
 fn events_are_waited_for_with_a_time_in_nanoseconds() {
     let mut asm = Asm::default();

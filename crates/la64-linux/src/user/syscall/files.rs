@@ -475,6 +475,9 @@ fn message(thread: &mut Thread, number: i64, args: &Args) -> i64 {
     let Some(mut header) = thread.cpu.window.load_words::<7>(args[1]) else {
         return err(libc::EFAULT);
     };
+    if header[3] > IOV_MAX {
+        return err(libc::EMSGSIZE);
+    }
     let list = match vectors(thread, header[2], header[3]) {
         Ok(list) => list,
         Err(code) => return code,
