@@ -249,8 +249,8 @@ pub(super) fn reserve(lens: &[u64]) -> Option<Window> {
     wide.or_else(|| first(SLACK, 0))
 }
 
-/// The length of most huge pages. Windows begin at multiples of it, so that what lies at one for the
-/// guest does so for the host.
+/// The length of most huge pages. Windows begin at multiples of it, so that what lies at one for
+/// the guest does so for the host.
 pub(super) const HUGE_LEN: u64 = 2 << 20;
 
 /// As [`reserve`], with at least so many bytes on either side.

@@ -58,8 +58,8 @@ fn die(window: &Window, entry: u64, offset: u64, tid: u32, is_pending: bool) -> 
     let inherits = entry & 1 == 1;
     let mut seen = window.load::<u32>(at)?;
     loop {
-        // Released already, but perhaps no thread was woken; or the thread was woken, and died before
-        // the lock was its own.
+        // Released already, but perhaps no thread was woken; or the thread was woken, and died
+        // before the lock was its own.
         let is_free = seen & TID == 0 && (seen == 0 || !mutant!("la64_lost_owner_wakes_none"));
         if is_pending && !inherits && is_free {
             wake(window, at);
