@@ -433,8 +433,7 @@ pub(super) fn load(
         ending: AtomicBool::new(false),
         reads_signals: AtomicBool::new(false),
     };
-    let pc = interpreter.map_or(auxiliary.entry, |i| i.entry());
-    Ok((Arc::new(process), Start { pc, sp }))
+    Ok((Arc::new(process), Start { pc: interpreter.map_or(auxiliary.entry, |i| i.entry()), sp }))
 }
 
 /// What a program is told of where it and its interpreter are.
