@@ -198,8 +198,11 @@ fn a_program_starts_itself_by_its_number() {
 fn mappings_of_a_program_have_its_whole_path() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let real = std::fs::canonicalize(dir.path()).expect("a path");
-    write_program(&real.join("program"), &shows_file("/proc/self/maps"));
-    let text = shown(&real, "program");
-    let line = text.lines().next().expect("a mapping");
-    assert_eq!(Path::new(line.split_whitespace().last().expect("a name")), real.join("program"));
+    for path in ["/proc/self/maps", "/proc/thread-self/maps"] {
+        write_program(&real.join("program"), &shows_file(path));
+        let text = shown(&real, "program");
+        let line = text.lines().next().expect("a mapping");
+        let name = line.split_whitespace().last().expect("a name");
+        assert_eq!(Path::new(name), real.join("program"), "{path}");
+    }
 }

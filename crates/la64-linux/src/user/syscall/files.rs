@@ -50,9 +50,15 @@ pub(super) fn path_argument(thread: &Thread, at: u64, follow: bool) -> Result<Ve
     Ok([host.as_os_str().as_bytes(), b"\0"].concat())
 }
 
-/// What follows `/proc/self/` (or our own pid) in a path.
+/// What follows `/proc/self/` (or our own pid) in a path; `/proc/thread-self/` where its files are
+/// those of the process.
 pub(super) fn proc_self(path: &[u8]) -> Option<&[u8]> {
     let rest = path.strip_prefix(b"/proc/")?;
+    if let Some(rest) = rest.strip_prefix(b"thread-self/")
+        && !mutant!("la64_threads_have_the_engines_maps")
+    {
+        return matches!(rest, b"exe" | b"maps" | b"auxv" | b"limits" | b"cmdline").then_some(rest);
+    }
     let own = std::process::id().to_string();
     let rest = rest.strip_prefix(b"self").or_else(|| rest.strip_prefix(own.as_bytes()))?;
     rest.strip_prefix(b"/")
