@@ -3,10 +3,11 @@
 //!
 //! - x86 and Arm flags share one register: CF 0, PF 2, AF 4, ZF 6, SF 7, OF 11; Arm's N, Z, C, V
 //!   are SF, ZF, CF, OF. Arm subtraction sets C as a borrow, like x86's.
-//! - x86 counts are taken modulo 32 (64 for `.d`); a shift by zero leaves all flags, a rotation by
-//!   zero still writes CF; OF changes only for a count of one; `x86sbc` derives AF from operands
-//!   without the borrow. These are what Loongson's cores were measured to do by the public
-//!   unofficial-loongarch-intrinsics-guide (jiegec); no emulator serves as an oracle here.
+//! - x86 counts, and a count of `rcr` in a register, are taken modulo 32 (64 for `.d`); a shift by
+//!   zero leaves all flags, a rotation by zero still writes CF; OF changes only for a count of one;
+//!   `x86sbc` derives AF from operands without the borrow. These are what Loongson's cores were
+//!   measured to do by the public unofficial-loongarch-intrinsics-guide (jiegec); no emulator serves
+//!   as an oracle here.
 //! - In stack mode the scalar floating-point registers 0 to 7 are rotated by the top.
 //! - `x86settag` on a tag it does not expect traps like an illegal instruction.
 
@@ -470,10 +471,10 @@ pub(super) static VALUE_TABLE: &[Entry] = &[
     ("sbc.h", value!(16, rk, |a, b, c| a.wrapping_sub(b).wrapping_sub(c))),
     ("sbc.w", value!(32, rk, |a, b, c| a.wrapping_sub(b).wrapping_sub(c))),
     ("sbc.d", value!(64, rk, |a, b, c| a.wrapping_sub(b).wrapping_sub(c))),
-    ("rcr.b", value!(8, rk, |a, b, c| through_carry(a, b, c, 8))),
-    ("rcr.h", value!(16, rk, |a, b, c| through_carry(a, b, c, 16))),
-    ("rcr.w", value!(32, rk, |a, b, c| through_carry(a, b, c, 32))),
-    ("rcr.d", value!(64, rk, |a, b, c| through_carry(a, b, c, 64))),
+    ("rcr.b", value!(8, rk, |a, b, c| through_carry(a, b & 31, c, 8))),
+    ("rcr.h", value!(16, rk, |a, b, c| through_carry(a, b & 31, c, 16))),
+    ("rcr.w", value!(32, rk, |a, b, c| through_carry(a, b & 31, c, 32))),
+    ("rcr.d", value!(64, rk, |a, b, c| through_carry(a, b & 63, c, 64))),
     ("rcri.b", value!(8, immediate, |a, b, c| through_carry(a, b, c, 8))),
     ("rcri.h", value!(16, immediate, |a, b, c| through_carry(a, b, c, 16))),
     ("rcri.w", value!(32, immediate, |a, b, c| through_carry(a, b, c, 32))),

@@ -63,6 +63,25 @@ fn rotation_through_carry_is_a_ring_of_one_bit_more() {
     }
 }
 
+/// As the guide's measurements say; the immediate forms cannot hold more.
+#[test]
+fn rotation_through_carry_takes_a_register_modulo_32_or_64() {
+    let memory = crate::memory::Memory::new(4096);
+    let mut cpu = Cpu::new(memory.window(), super::super::Features::ALL);
+    let names = [("rcr.b", 8, 32), ("rcr.h", 16, 32), ("rcr.w", 32, 32), ("rcr.d", 64, 64)];
+    for (name, bits, modulus) in names {
+        let id = crate::isa::find(name).unwrap();
+        let word = crate::isa::encode(id, &[6, 4, 5]).unwrap();
+        for count in [0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 72, u64::MAX] {
+            (cpu.state.x[4], cpu.state.x[5]) = (0x1234_5678_9abc_def1, count);
+            cpu.state.lbt.flags = CF;
+            super::super::block::step(&mut cpu, word);
+            let expected = through_carry(cpu.state.x[4] & mask(bits), count % modulus, 1, bits);
+            assert_eq!(cpu.state.x[6], extend(expected, bits), "{name} by {count}");
+        }
+    }
+}
+
 #[test]
 fn doubles_survive_the_way_through_80_bits() {
     let memory = crate::memory::Memory::new(4096);

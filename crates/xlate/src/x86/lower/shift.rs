@@ -133,16 +133,46 @@ impl Lower {
                 self.rrr(&format!("rotr{}", suffix(size)), r, a, r);
             }
             ("rcr", _) => self.rrr(&format!("rcr{}", suffix(size)), r, a, c),
-            _ => {
-                // To the left by c is to the right by a multiple of the ring's bits less c.
-                let ring = 8 * i64::from(size) + 1;
-                let multiple = (64 + ring - 1) / ring * ring;
-                let (t, whole) = (self.temp(), self.number(multiple));
-                self.rrr("sub.d", t, whole, c);
-                self.rrr(&format!("rcr{}", suffix(size)), r, a, t);
-            }
+            _ => self.rotated_left_by_carry((r, a), count, size),
         }
         0
+    }
+
+    /// r = a rotated to the left with the carry as one ring, by LBT, which rotates such a ring to
+    /// the right alone and takes a count modulo 32, of 64 bits modulo 64. That is less than a ring
+    /// of 32 or 64 bits and the carry has places.
+    fn rotated_left_by_carry(&mut self, (r, a): (u8, u8), count: Count, size: u8) {
+        let (ring, width) = (8 * u32::from(size) + 1, suffix(size));
+        match count.fixed {
+            // By one place: twice the operand, and the carry.
+            Some(c) if c % ring == 1 => self.rrr(&format!("adc{width}"), r, a, a),
+            Some(c) => {
+                let right = (ring - c % ring) % ring;
+                self.rri(&format!("rcri{width}"), r, a, right.into());
+            }
+            None if size <= 2 => {
+                let (whole, t) = (self.number(ring.into()), self.temp());
+                if mutant!("x86_rcl_count_beyond_lbts") {
+                    self.copy(t, count.register);
+                } else {
+                    self.rrr("mod.wu", t, count.register, whole);
+                }
+                self.rrr("sub.d", t, whole, t);
+                self.rrr(&format!("rcr{width}"), r, a, t);
+            }
+            // What comes in are the bits of the operand and the carry, rotated by one place.
+            None if size == 4 => {
+                self.rri("rcri.w", r, a, 1);
+                self.insert(r, a, 63, 32);
+                self.rrr("sll.d", r, r, count.register);
+                self.rri("srli.d", r, r, 32);
+            }
+            None => {
+                let t = self.temp();
+                self.rri("rcri.d", t, a, 1);
+                self.shifted_double_64(true, r, (a, t), count.register);
+            }
+        }
     }
 
     /// A label behind code that a count of zero skips.
