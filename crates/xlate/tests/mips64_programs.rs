@@ -228,6 +228,49 @@ fn a_fault_in_a_delay_slot_is_reported_at_its_branch() {
     assert_ends(&asm.run(), 0);
 }
 
+/// What siginfo says: the kernel of MIPS names a place only where it does not just force a signal.
+#[test]
+fn exceptions_have_the_codes_and_places_of_the_kernel_of_mips() {
+    const SI_KERNEL: i32 = 0x80;
+    const TRAP_BRKPT: i32 = 1;
+    const FPE_INTDIV: i32 = 1;
+    /// The status has this bit where siginfo names a place.
+    const PLACE: i32 = 64;
+    let stop = |code: u32| vec![0x0d | code << 6];
+    let trap = |code: u32| vec![0x34 | code << 6];
+    // ori $2,$0,2, then jr $2; nop, or ll $3,1($2).
+    let (jump, access) = (vec![0x3402_0002, 0x0040_0008, 0], vec![0x3402_0002, 0xc043_0001]);
+    let cases = [
+        ("break", stop(0), 5, TRAP_BRKPT),
+        ("break that says a division", stop(7), 8, FPE_INTDIV + PLACE),
+        ("break as assemblers write it", stop(7 << 10), 8, FPE_INTDIV + PLACE),
+        ("break of two numbers", stop(7 << 10 | 5), 5, TRAP_BRKPT),
+        ("break that says a defect", stop(12), 5, SI_KERNEL),
+        ("trap", trap(0), 5, SI_KERNEL),
+        ("trap that says a division", trap(7), 8, FPE_INTDIV + PLACE),
+        ("no instruction", vec![5], 4, SI_KERNEL),
+        ("jump off the alignment", jump, 10, SI_KERNEL),
+        ("atomic access off the alignment", access, 10, SI_KERNEL),
+    ];
+    for (name, words, signal, status) in cases {
+        let mut asm = Asm::default();
+        asm.op("daddiu", &[29, 29, -64]);
+        asm.here(16, 3);
+        asm.op("beq", &[0, 0, 8]).op("sll", &[0, 0, 0]);
+        // The handler: the code, and whether there is an address.
+        asm.op("lw", &[4, 4, 5]).op("ld", &[8, 16, 5]).op("sltu", &[8, 0, 8]);
+        asm.op("sll", &[8, 8, 6]).op("addu", &[4, 4, 8]).call(58);
+        asm.op("addiu", &[2, 0, 8]).op("sd", &[2, 0, 29]).op("sd", &[16, 8, 29]);
+        asm.op("sd", &[0, 16, 29]).op("sd", &[0, 24, 29]);
+        asm.op("addiu", &[4, 0, signal]).op("or", &[5, 29, 0]).op("addiu", &[6, 0, 0]);
+        asm.op("addiu", &[7, 0, 16]).call(13).expect(7, 0, 2);
+        asm.0.extend(words);
+        asm.exit(3);
+        let output = asm.run();
+        assert_eq!(output.status.code(), Some(status), "{name}: {output:?}");
+    }
+}
+
 #[test]
 fn a_pipe_comes_in_registers_and_a_child_is_waited_for() {
     let mut asm = Asm::default();

@@ -68,10 +68,14 @@ fn raised(thread: &mut Thread, event: Event) -> Option<Raised> {
     Some(match event {
         Event::Illegal(_) if abi.illegal_code == SI_KERNEL => (SIGILL, SI_KERNEL, 0),
         Event::Illegal(_) => (SIGILL, abi.illegal_code, pc),
-        Event::Fetch(a) if !a.is_multiple_of(abi.alignment) => (SIGBUS, abi.misaligned_code, a),
+        Event::Fetch(a) if !a.is_multiple_of(abi.alignment) => match abi.misaligned_code {
+            SI_KERNEL => (SIGBUS, SI_KERNEL, 0),
+            code => (SIGBUS, code, a),
+        },
         Event::Fetch(a) => memory_fault(thread, a, PROT_EXEC)?,
         Event::Load(a) => memory_fault(thread, a, PROT_READ)?,
         Event::Store(a) => memory_fault(thread, a, PROT_WRITE)?,
+        Event::Unaligned(_) if abi.misaligned_code == SI_KERNEL => (SIGBUS, SI_KERNEL, 0),
         Event::Unaligned(a) => (SIGBUS, 1, a),
         Event::Bound(a) => (SIGSEGV, 3, a),
         Event::Float => (SIGFPE, float_code(thread.cpu.state.fcsr), pc),
@@ -80,7 +84,11 @@ fn raised(thread: &mut Thread, event: Event) -> Option<Raised> {
         Event::Privileged => (SIGSEGV, SI_KERNEL, 0),
         Event::Overflow => (SIGFPE, FPE_INTOVF, pc),
         Event::Step => (SIGTRAP, TRAP_TRACE, pc),
-        Event::Break(code) | Event::Trap(code) => (abi.on_break)(code, pc),
+        Event::Break(code) => (abi.on_break)(code, pc),
+        Event::Trap(code) => match (abi.on_break)(code, pc) {
+            (SIGTRAP, ..) if !mutant!("mips64_trap_is_a_breakpoint") => (SIGTRAP, SI_KERNEL, 0),
+            other => other,
+        },
         Event::Syscall | Event::CodeChanged | Event::OutOfBudget => return None,
         Event::Attention | Event::Full => return None,
     })

@@ -167,7 +167,8 @@ pub(super) struct Abi {
     /// The code of the signal for an illegal instruction, whose address comes with it unless the
     /// kernel names none.
     pub(super) illegal_code: i32,
-    /// The code of the signal for a jump to an address that is no multiple of `alignment`.
+    /// The code of the signal for a jump to an address that is no multiple of `alignment`. A kernel
+    /// that names no place here names none for an unaligned access either.
     pub(super) misaligned_code: i32,
     /// What the processor says of an event that raised a signal.
     pub(super) trap: fn(Trap, Event, Raised) -> Trap,

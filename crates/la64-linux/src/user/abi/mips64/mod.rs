@@ -20,6 +20,8 @@ const A3: u8 = 7;
 const T9: u8 = 25;
 const SP: u8 = 29;
 const RA: u8 = 31;
+/// The kernel names no place.
+const SI_KERNEL: i32 = 0x80;
 
 /// The ABI.
 pub(in super::super) static ABI: Abi = Abi {
@@ -51,8 +53,9 @@ pub(in super::super) static ABI: Abi = Abi {
     clone,
     on_break,
     beyond,
-    illegal_code: 1,
-    misaligned_code: 1,
+    // The kernel's force_sig: no place.
+    illegal_code: SI_KERNEL,
+    misaligned_code: SI_KERNEL,
     trap: |trap, _, _| trap,
     call_len: 4,
     alignment: 4,
@@ -140,23 +143,27 @@ fn clone(args: &[u64; 6]) -> [u64; 5] {
     [flags & !0xff | signal, stack, parent, child, thread]
 }
 
-/// An assembler puts the code into the upper half of the field.
+/// An assembler puts the code into the upper half of the field, so the kernel swaps the halves.
 fn on_break(code: u32, pc: u64) -> Raised {
+    const HALF: u32 = 10;
     const OVERFLOW: u32 = 6;
     const DIVIDE: u32 = 7;
+    const BUG: u32 = 12;
+    const EMULATOR: u32 = 514;
     const FPE_INTDIV: i32 = 1;
     const FPE_INTOVF: i32 = 2;
     const TRAP_BRKPT: i32 = 1;
-    let low = if code >= 1 << 10 { code >> 10 } else { code };
-    match low {
+    let swapped = (code & ((1 << HALF) - 1)) << HALF | code >> HALF;
+    let code = if code >= 1 << HALF { swapped } else { code };
+    match code {
         OVERFLOW => (libc::SIGFPE as u32, FPE_INTOVF, pc),
         DIVIDE => (libc::SIGFPE as u32, FPE_INTDIV, pc),
-        _ => (libc::SIGTRAP as u32, TRAP_BRKPT, pc),
+        BUG | EMULATOR => (libc::SIGTRAP as u32, SI_KERNEL, 0),
+        _ => (libc::SIGTRAP as u32, TRAP_BRKPT, 0),
     }
 }
 
 /// User space ends at 1 TiB: an access behind it is a bus error.
 fn beyond(at: u64) -> Option<Raised> {
-    const SI_KERNEL: i32 = 0x80;
     (at >= 1 << 40).then_some((libc::SIGBUS as u32, SI_KERNEL, 0))
 }
