@@ -26,14 +26,15 @@ const OWN: &[(&str, Own)] = &[
     ("mmap", mmap),
 ];
 
-/// The call of a number.
+/// The call of a number. The kernel looks at eax alone.
 pub(super) fn find(number: u64) -> Option<Entry> {
+    const LOW: u64 = 0xffff_ffff;
     static TABLE: LazyLock<HashMap<u64, Entry>> = LazyLock::new(|| {
         let same = (SAME_FROM..SAME_END).filter_map(|n| Some((n, table::generic(n)?.name)));
         let rows = ROWS.iter().copied().chain(same);
         rows.filter_map(|(n, name)| Some((n, entry(name)?))).collect()
     });
-    TABLE.get(&number).copied()
+    TABLE.get(&(number & LOW)).copied()
 }
 
 fn entry(name: &str) -> Option<Entry> {
@@ -197,6 +198,8 @@ mod tests {
             assert!(ROWS.iter().any(|row| row.1 == call.name), "no ABI calls {}", call.name);
         }
         assert_eq!(find(439).expect("a later call").call.name, "faccessat2");
+        assert_eq!(find(0xffff_ffff_0000_0001).expect("by its lower half").call.name, "write");
+        assert!(find(u64::MAX).is_none());
     }
 
     #[test]
