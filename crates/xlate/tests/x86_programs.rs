@@ -109,7 +109,7 @@ fn calls_and_errors_are_the_hosts() {
 fn faults_become_the_signals_that_the_kernel_gives() {
     let program = Program::of("faults");
     let said = program.agrees(&[]);
-    assert!(said.contains("faults 23\n"), "{said}");
+    assert!(said.contains("faults 27\n"), "{said}");
     for case in 0..10 {
         let ended = program.native(&[&case.to_string()]).status.signal();
         assert!(ended.is_some(), "case {case} is fatal");

@@ -9,7 +9,7 @@
 use super::architecture::features;
 use super::decode::{LEN_MAX, Undecoded, decode};
 use super::float::{WRITABLE, mxcsr, set_mxcsr};
-use super::memory::decoded;
+use super::memory::{code, decoded};
 use super::registers::{COUNTS, FS, SCR_DIRECTION, SCR_GS, flags, la64, set_flags};
 use super::text::text;
 use super::{Conventions, X86, x87};
@@ -136,6 +136,32 @@ fn set_x87_words(state: &mut State, words: [u64; 19]) {
     x87::set_saved(state, true, [words[0], words[1], words[2]], registers);
 }
 
+/// Whether the processor answers bytes that are no instruction here by general protection.
+fn is_protected(window: &Window, pc: u64) -> bool {
+    let (bytes, len) = code(window, pc);
+    match decode(pc, &bytes[..len]) {
+        Err(Undecoded::TooLong) => true,
+        Err(Undecoded::Unknown) if mutant!("x86_ports_are_unknown") => false,
+        Err(Undecoded::Unknown) => is_for_the_system(&bytes[..len]),
+        Err(Undecoded::Truncated) | Ok(_) => false,
+    }
+}
+
+/// Whether bytes that have no row are an instruction that only the system may execute: of ports, or
+/// of the processor's own registers. Programs that look for a hypervisor try them.
+fn is_for_the_system(bytes: &[u8]) -> bool {
+    const PREFIXES: [u8; 10] = [0x66, 0x67, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
+    let is_prefix = |byte: &u8| PREFIXES.contains(byte) || byte >> 4 == 4;
+    let mut rest = bytes.iter().copied().skip_while(is_prefix);
+    match (rest.next(), rest.next()) {
+        // ins, outs, in, out.
+        (Some(0x6c..=0x6f | 0xe4..=0xe7 | 0xec..=0xef), _) => true,
+        // wrmsr, rdmsr, rdpmc.
+        (Some(0x0f), Some(0x30 | 0x32 | 0x33)) => true,
+        _ => false,
+    }
+}
+
 impl Translator for Program {
     fn places(&self) -> Vec<Range<u64>> {
         self.layout.places()
@@ -192,8 +218,8 @@ impl Translator for Program {
         }
     }
 
-    /// Behind a breakpoint instruction, as the processor reports it. Too long an instruction is no
-    /// unknown one: it is the processor's general protection.
+    /// Behind a breakpoint instruction, as the processor reports it. Too long an instruction, and one
+    /// that only the system may execute, is no unknown one: it is the processor's general protection.
     fn run(
         &self,
         (cpu, cache): (&mut Cpu, &mut Cache),
@@ -211,7 +237,7 @@ impl Translator for Program {
                 // It is executed, unlike instructions that fault.
                 cpu.state.v[COUNTS].0[3] += u64::from(self.counts);
             }
-            Event::Illegal(_) if decoded(cpu).err() == Some(Undecoded::TooLong) => {
+            Event::Illegal(_) if is_protected(&cpu.window, cpu.state.pc) => {
                 return Event::Privileged;
             }
             _ => {}
@@ -334,6 +360,27 @@ mod tests {
         assert!(std::ptr::eq(program.engine(), &raw const program.alone));
         program.begin_threads(&window, &Epoch::default());
         assert!(std::ptr::eq(program.engine(), &raw const program.ordered));
+    }
+
+    #[test]
+    fn instructions_for_the_system_are_told_from_unknown_ones() {
+        let protected: [&[u8]; 8] = [
+            &[0xec],
+            &[0x66, 0xe5, 0x60],
+            &[0xe6, 0x80],
+            &[0xf3, 0x6c],
+            &[0x48, 0xef],
+            &[0x0f, 0x30],
+            &[0x0f, 0x32],
+            &[0x65, 0x0f, 0x33],
+        ];
+        // lock in, syscall's neighbour, an unknown opcode, nothing.
+        let others: [&[u8]; 5] = [&[0xf0, 0xec], &[0x0f, 0x04], &[0x06], &[0x48], &[]];
+        for (list, expected) in [(&protected[..], true), (&others[..], false)] {
+            for bytes in list {
+                assert_eq!(is_for_the_system(bytes), expected, "{bytes:x?}");
+            }
+        }
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub(super) fn store(cpu: &Cpu, at: u64, bytes: &[u8]) -> Result<(), Event> {
     cpu.window.write(at, bytes).ok_or(Event::Store(at))
 }
 
-/// The instruction at `pc`.
-pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
+/// The bytes at `pc`, as many as an instruction may have and as can be read.
+pub(super) fn code(window: &Window, pc: u64) -> ([u8; LEN_MAX], usize) {
     let mut bytes = [0; LEN_MAX];
     let mut len = 0;
     while len < LEN_MAX {
@@ -48,5 +48,11 @@ pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
         bytes[len] = byte;
         len += 1;
     }
+    (bytes, len)
+}
+
+/// The instruction at `pc`.
+pub(super) fn decoded(window: &Window, pc: u64) -> Result<Inst, Undecoded> {
+    let (bytes, len) = code(window, pc);
     decode(pc, &bytes[..len])
 }

@@ -93,6 +93,10 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	TRY("a stack at nowhere", "lea 8200(%%r14), %%rsp; pop %%rax", low);
 	TRY("a push to nowhere", "lea 12288(%%r14), %%rsp; push %%rax", low);
 	TRY("cli", "cli", low);
+	TRY("a byte from a port", "inb %%dx, %%al", low);
+	TRY("a word to a port", "outl %%eax, $0x80", low);
+	TRY("bytes from a port", "rep insb", low);
+	TRY("rdmsr", "rdmsr", low);
 	TRY("int 3 of two bytes", ".byte 0xcd, 3", low);
 	TRY("int 0x21", "int $0x21", low);
 	TRY("fifteen bytes are the most",
