@@ -4,7 +4,9 @@
 //! Invariants
 //! - Each name is one of the tables in `syscall::table`. Checked by `every_row_has_its_call`.
 
-use super::super::abi::mips64::convert::{self, RECORD_LEN, TERMIOS_GUEST, TERMIOS_HOST};
+use super::super::abi::mips64::convert::{
+    self, RECORD_LEN, TERMIOS_GUEST, TERMIOS_HOST, TERMIOS2_GUEST, TERMIOS2_HOST,
+};
 use super::super::abi::mips64::tables::{FCNTL, IOCTL, NUMBERS, SOCKET_OPTIONS};
 use super::super::abi::mips64::{SET_USED_LEN, V1};
 use super::super::abi::numbers::{
@@ -235,6 +237,9 @@ fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
     const OLD: std::ops::RangeInclusive<u64> = 0x5401..=0x5404;
     const GET: u64 = 0x540d;
     const SET: std::ops::RangeInclusive<u64> = 0x540e..=0x5410;
+    /// Requests on `struct termios2`, which has other bytes here: the guest's and the host's.
+    const GET_2: [u64; 2] = [0x4030_542a, 0x802c_542a];
+    const SET_2: [u64; 2] = [0x8030_542b, 0x402c_542b];
     let number = args[1] & 0xffff_ffff;
     let mut args = *args;
     let named = to_host(IOCTL, number);
@@ -243,6 +248,11 @@ fn ioctl(thread: &mut Thread, args: &Args) -> i64 {
         GET => terminal(thread, &args),
         n if OLD.contains(&n) => err(libc::ENOTTY),
         n if SET.contains(&n) => set_terminal(thread, &args),
+        n if n == GET_2[0] => terminal_2(thread, &[args[0], GET_2[1], args[2], 0, 0, 0]),
+        // At once, behind what was written, and without what was not read.
+        n if (SET_2[0]..SET_2[0] + 3).contains(&n) => {
+            set_terminal_2(thread, &[args[0], SET_2[1] + (n - SET_2[0]), args[2], 0, 0, 0])
+        }
         _ => files::ioctl(thread, &args),
     }
 }
@@ -264,6 +274,27 @@ fn set_terminal(thread: &mut Thread, args: &Args) -> i64 {
         return err(libc::EFAULT);
     }
     let host = convert::termios_to_host(&guest);
+    let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::In(&host)];
+    raw::call(&window, &thread.pending, libc::SYS_ioctl, list)
+}
+
+fn terminal_2(thread: &mut Thread, args: &Args) -> i64 {
+    let window = thread.cpu.window;
+    let mut host = [0; TERMIOS2_HOST];
+    let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::Out(&mut host)];
+    let done = raw::call_now(&window, libc::SYS_ioctl, list);
+    let guest = convert::termios2_to_guest(&host);
+    let written = if done < 0 { Some(()) } else { window.write(args[2], &guest) };
+    written.map_or(err(libc::EFAULT), |()| done)
+}
+
+fn set_terminal_2(thread: &mut Thread, args: &Args) -> i64 {
+    let window = thread.cpu.window;
+    let mut guest = [0; TERMIOS2_GUEST];
+    if window.read(args[2], &mut guest).is_none() {
+        return err(libc::EFAULT);
+    }
+    let host = convert::termios2_to_host(&guest);
     let list = &mut [Arg::Int(args[0]), Arg::Int(args[1]), Arg::In(&host)];
     raw::call(&window, &thread.pending, libc::SYS_ioctl, list)
 }

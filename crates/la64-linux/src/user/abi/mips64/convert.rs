@@ -136,6 +136,32 @@ pub(in super::super::super) fn termios_to_host(guest: &[u8; TERMIOS_GUEST]) -> [
     host
 }
 
+/// Bytes of the guest's and of the host's `struct termios2`: a `struct termios` and two speeds.
+pub(in super::super::super) const TERMIOS2_GUEST: usize = TERMIOS_GUEST + 8;
+pub(in super::super::super) const TERMIOS2_HOST: usize = TERMIOS_HOST + 8;
+
+/// The guest's `struct termios2` from the host's.
+pub(in super::super::super) fn termios2_to_guest(
+    host: &[u8; TERMIOS2_HOST],
+) -> [u8; TERMIOS2_GUEST] {
+    let (mut guest, mut modes) = ([0; TERMIOS2_GUEST], [0; TERMIOS_HOST]);
+    modes.copy_from_slice(&host[..TERMIOS_HOST]);
+    guest[..TERMIOS_GUEST].copy_from_slice(&termios_to_guest(&modes));
+    guest[TERMIOS_GUEST..].copy_from_slice(&host[TERMIOS_HOST..]);
+    guest
+}
+
+/// The host's `struct termios2` from the guest's.
+pub(in super::super::super) fn termios2_to_host(
+    guest: &[u8; TERMIOS2_GUEST],
+) -> [u8; TERMIOS2_HOST] {
+    let (mut host, mut modes) = ([0; TERMIOS2_HOST], [0; TERMIOS_GUEST]);
+    modes.copy_from_slice(&guest[..TERMIOS_GUEST]);
+    host[..TERMIOS_HOST].copy_from_slice(&termios_to_host(&modes));
+    host[TERMIOS_HOST..].copy_from_slice(&guest[TERMIOS_GUEST..]);
+    host
+}
+
 /// A request of `ioctl` with direction and size in its number: three bits for the direction above
 /// 13 of the size, where the host has two above 14.
 pub(in super::super::super) fn request(number: u64) -> u64 {
@@ -163,6 +189,18 @@ mod tests {
         for &(at, _) in CONTROL_CHARACTERS {
             assert_eq!(back[CHARACTERS + at], guest[CHARACTERS + at]);
         }
+        assert_eq!(back[..=LINE], guest[..=LINE]);
+    }
+
+    #[test]
+    fn a_terminal_keeps_its_speeds_both_ways() {
+        let guest: [u8; TERMIOS2_GUEST] = std::array::from_fn(|n| n as u8 + 1);
+        let host = termios2_to_host(&guest);
+        assert_eq!(host[TERMIOS_HOST..], guest[TERMIOS_GUEST..]);
+        // VMIN is the fifth character of the guest and the seventh of the host.
+        assert_eq!(host[CHARACTERS + 6], guest[CHARACTERS + 4]);
+        let back = termios2_to_guest(&host);
+        assert_eq!(back[TERMIOS_GUEST..], guest[TERMIOS_GUEST..]);
         assert_eq!(back[..=LINE], guest[..=LINE]);
     }
 
