@@ -39,10 +39,13 @@ static void nests(int signal, struct info *info, struct context *context)
 	number("ends", signal);
 }
 
+static volatile int rings;
+
 static void interrupts(int signal, struct info *info, struct context *context)
 {
 	(void)info, (void)context;
-	number("alarm", signal);
+	if (rings++ == 0)
+		number("alarm", signal);
 }
 
 /* Calls kill and shows registers and flags behind it. */
@@ -93,12 +96,17 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	call(KILL, pid, SIGUSR2, 0), call(KILL, pid, SIGUSR1, 0);
 	print("blocked\n");
 	call6(SIGPROCMASK, 1, (long)&mask, 0, 8, 0, 0);
-	/* A wait that a signal ends, and a read that begins again. */
+	/* A wait that a signal ends, and a read that begins again. The alarm rings until the wait has
+	   begun, which it may not have done at the first time. */
 	on(SIGALRM, interrupts, 0);
-	u64 timer[4] = {0, 0, 0, 20000};
+	u64 timer[4] = {0, 20000, 0, 20000};
 	call(SETITIMER, 0, timer, 0);
-	number("pause", call(PAUSE, 0, 0, 0));
+	long paused = call(PAUSE, 0, 0, 0);
+	timer[1] = timer[3] = 0;
+	call(SETITIMER, 0, timer, 0);
+	number("pause", paused);
 	on(SIGALRM, interrupts, SA_RESTART);
+	rings = 0, timer[3] = 20000;
 	int pair[2];
 	call(PIPE, pair, 0, 0);
 	long child = call(FORK, 0, 0, 0);
