@@ -48,6 +48,21 @@ static void interrupts(int signal, struct info *info, struct context *context)
 		number("alarm", signal);
 }
 
+enum { DEEP_LEN = 32768 };
+static u8 room[3 * DEEP_LEN];
+
+/* Nests on an alternate stack until that is full. The kernel makes no frame below its begin. */
+static void deepens(int signal, struct info *info, struct context *context)
+{
+	static int depth;
+	(void)info, (void)context;
+	u64 here;
+	__asm__("mov %%rsp, %0" : "=r"(here));
+	if (here < (u64)room + DEEP_LEN || ++depth > 1000)
+		leave(5);
+	call(KILL, call(GETPID, 0, 0, 0), signal, 0);
+}
+
 /* Calls kill and shows registers and flags behind it. */
 static void changed(long pid, int signal)
 {
@@ -132,5 +147,15 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 	}
 	call6(WAIT4, child, (long)&status, 0, 0, 0, 0);
 	number("status", status);
+	child = call(FORK, 0, 0, 0);
+	if (!child) {
+		u64 deep[3] = {(u64)room + DEEP_LEN, 0, DEEP_LEN};
+		call(SIGALTSTACK, deep, 0, 0);
+		on(SIGUSR1, deepens, SA_ONSTACK | SA_NODEFER);
+		call(KILL, call(GETPID, 0, 0, 0), SIGUSR1, 0);
+		leave(6);
+	}
+	call6(WAIT4, child, (long)&status, 0, 0, 0, 0);
+	number("killed where its stack ended", status & 0x7f);
 	leave(count);
 }
