@@ -484,7 +484,7 @@ fn a_plan_that_cannot_be_is_refused() {
     let file = folder.path().join("pool");
     std::fs::write(&file, "mine").unwrap();
     let pool = Plan { fabric: Fabric::Pool, pool: Some(file.clone()), ..ok };
-    assert_eq!(kind(&pool), littoral_dsm::Kind::Environment);
+    assert_eq!(kind(&pool), littoral_dsm::Kind::Exists);
     assert_eq!(run::run(&pool, &|| false).unwrap_err().place().path.as_deref(), Some(&*file));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "mine", "nothing is overwritten");
 }

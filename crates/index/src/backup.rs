@@ -336,7 +336,7 @@ mod tests {
         std::fs::write(&path, b"of another process").unwrap();
         let file = File::create(&draft).unwrap();
         let error = write_draft(&store(), &file, &draft, &path).unwrap_err();
-        assert_eq!(error.kind(), Kind::Busy, "{error}");
+        assert_eq!(error.kind(), Kind::Exists, "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"of another process");
     }
 }

@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(std::fs::read(draft.at()).unwrap(), b"whole", "opened again");
         draft.publish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
-        assert_eq!(Draft::begin(&path).unwrap_err().kind(), Kind::Busy);
+        assert_eq!(Draft::begin(&path).unwrap_err().kind(), Kind::Exists);
         assert_eq!(files_count(), 1);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let (draft, mut file) = Draft::named(&path).unwrap();
         file.write_all(b"whole").unwrap();
         draft.publish().unwrap();
-        assert_eq!(late.publish().unwrap_err().kind(), Kind::Busy);
+        assert_eq!(late.publish().unwrap_err().kind(), Kind::Exists);
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
         assert_eq!(files_count(), 1);
     }
