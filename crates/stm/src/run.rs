@@ -16,12 +16,7 @@ use crate::error::{Abort, Error, Kind, Reason, Result};
 use crate::pool::Pool;
 use crate::thread::{PATIENCE, Thread};
 use crate::tx::{Mode, Tx};
-use crate::word::THREADS_MAX;
-
-/// Snapshots of a session. A version's epoch is kept as u32, and a writer may load what handles
-/// that are being refused add for a moment, one each.
-pub(crate) const EPOCHS_MAX: u64 = u32::MAX as u64 - THREADS_MAX as u64;
-const _: () = assert!(EPOCHS_MAX + THREADS_MAX as u64 <= u32::MAX as u64);
+use crate::word::EPOCHS_MAX;
 
 impl<'p, D: Domain> Thread<'p, D> {
     /// Runs `body` as a transaction, again and again until no other is in the way; durable on

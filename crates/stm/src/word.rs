@@ -22,6 +22,12 @@
 pub(crate) const TID_BITS: u32 = 7;
 /// Thread slots a pool can have.
 pub const THREADS_MAX: usize = 1 << TID_BITS;
+
+/// Snapshots of a session. A version's epoch is kept as u32, and a writer may load what handles
+/// that are being refused add for a moment, one each.
+pub(crate) const EPOCHS_MAX: u64 = u32::MAX as u64 - THREADS_MAX as u64;
+const _: () = assert!(EPOCHS_MAX + THREADS_MAX as u64 <= u32::MAX as u64);
+
 /// Clocks a thread slot can spend: 2^46, two years at a million transactions a second.
 pub(crate) const CLOCK_MAX: u64 = (1 << 46) - 1;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use littoral_device::pmem::{Dram, Sim};
 
 use super::*;
-use crate::run::EPOCHS_MAX;
+use crate::word::EPOCHS_MAX;
 
 crate::record! {
     struct Cell = "test.cell/1" { value: u64 }
