@@ -343,8 +343,7 @@ impl Started {
             self.board = Some(ours);
             names.push(("BOARD", self.keep(board)));
         } else {
-            names.push(("TETHER", "parent".to_owned()));
-            names.push(("TELLS", "stderr".to_owned()));
+            names.extend([("TETHER", "parent".to_owned()), ("TELLS", "stderr".to_owned())]);
         }
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if ranks_a_host(plan) > processors {
