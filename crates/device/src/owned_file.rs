@@ -75,9 +75,9 @@ fn is_left_behind(file: &File) -> bool {
     has_gone_owner(std::iter::repeat_with(listed), inode)
 }
 
-/// Whether an owner is gone by the first of the `lists` that has an owner. The system makes its list
-/// anew for every read of it, and goes on by a count of locks: where others gave theirs back between
-/// two reads, the list lacks locks that were there all the time.
+/// Whether an owner is gone by the first of the `lists` that has an owner. The system makes its
+/// list anew for every read of it, and goes on by a count of locks: where others gave theirs back
+/// between two reads, the list lacks locks that were there all the time.
 fn has_gone_owner(lists: impl Iterator<Item = String>, inode: u64) -> bool {
     let is_listed = |locks: &String| owners(locks, inode).next().is_some();
     let looks = if mutant!("device_locks_listed_once") { 1 } else { LOOKS };

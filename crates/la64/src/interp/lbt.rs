@@ -6,8 +6,8 @@
 //! - x86 counts, and a count of `rcr` in a register, are taken modulo 32 (64 for `.d`); a shift by
 //!   zero leaves all flags, a rotation by zero still writes CF; OF changes only for a count of one;
 //!   `x86sbc` derives AF from operands without the borrow. These are what Loongson's cores were
-//!   measured to do by the public unofficial-loongarch-intrinsics-guide (jiegec); no emulator serves
-//!   as an oracle here.
+//!   measured to do by the public unofficial-loongarch-intrinsics-guide (jiegec); no emulator
+//!   serves as an oracle here.
 //! - In stack mode the scalar floating-point registers 0 to 7 are rotated by the top.
 //! - `x86settag` on a tag it does not expect traps like an illegal instruction.
 

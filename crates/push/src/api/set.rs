@@ -333,9 +333,9 @@ impl DataSet {
         }
     }
 
-    /// A number of the contents: another data set has another one, but for one in 2^32. Of a file it
-    /// follows from what the system says of it, which another file and every change alter, so that
-    /// no page is read; of pages in memory from their checksums.
+    /// A number of the contents: another data set has another one, but for one in 2^32. Of a file
+    /// it follows from what the system says of it, which another file and every change alter, so
+    /// that no page is read; of pages in memory from their checksums.
     pub(super) fn contents_number(&self) -> u32 {
         match &self.store {
             Store::Memory(pages) => {

@@ -218,8 +218,9 @@ impl Translator for Program {
         }
     }
 
-    /// Behind a breakpoint instruction, as the processor reports it. Too long an instruction, and one
-    /// that only the system may execute, is no unknown one: it is the processor's general protection.
+    /// Behind a breakpoint instruction, as the processor reports it. Too long an instruction, and
+    /// one that only the system may execute, is no unknown one: it is the processor's general
+    /// protection.
     fn run(
         &self,
         (cpu, cache): (&mut Cpu, &mut Cache),
