@@ -13,13 +13,14 @@ use super::{PAGE, Window};
 /// Memory for a window, wholly readable, zero at first.
 #[derive(Debug)]
 pub struct Memory {
-    pages: Box<[UnsafeCell<Page>]>,
+    /// One more than there are pages: the first page begins at the first multiple of its size.
+    blocks: Box<[UnsafeCell<Block>]>,
     guard: Option<Box<Guard>>,
 }
 
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE as usize]);
+/// As many bytes as a page has. Allocators clear memory of a page's alignment, and leave that of
+/// words to the system, which clears a page when it is touched.
+type Block = [u64; PAGE as usize / 8];
 
 // SAFETY: the pages are plain bytes, reached only through windows, whose accesses are single host
 // instructions; there is no Rust reference into them that another thread could invalidate. A guard
@@ -91,11 +92,25 @@ impl Guard {
 }
 
 impl Memory {
-    /// At least `len` bytes, rounded up to pages; the guest may write all of them.
+    /// At least `len` bytes, rounded up to pages; the guest may write all of them. Large memory
+    /// takes what is touched of it, and is not cleared here, where others may wait.
     pub fn new(len: u64) -> Memory {
         let count = len.div_ceil(PAGE) as usize;
-        let page = || UnsafeCell::new(Page([0; PAGE as usize]));
-        Memory { pages: (0..count).map(|_| page()).collect(), guard: None }
+        let blocks = Box::<[UnsafeCell<Block>]>::new_zeroed_slice(count + 1);
+        // SAFETY: zero bytes are words of zero.
+        let blocks = unsafe { blocks.assume_init() };
+        Memory { blocks, guard: None }
+    }
+
+    fn page_count(&self) -> usize {
+        self.blocks.len() - 1
+    }
+
+    /// Address of page 0 on the host.
+    fn base(&self) -> *mut u8 {
+        let first: *mut u8 = self.blocks.as_ptr().cast_mut().cast();
+        let before = first.addr().next_multiple_of(PAGE as usize) - first.addr();
+        first.wrapping_add(before)
     }
 
     /// As [`Memory::new`], with a guard: the guest may write the pages for which `writable` is
@@ -107,8 +122,8 @@ impl Memory {
             Cell::new(if right { WRITABLE } else { 0 })
         };
         let guard = Guard {
-            base: memory.pages.as_ptr() as u64,
-            marks: (0..memory.pages.len() as u64).map(mark).collect(),
+            base: memory.base() as u64,
+            marks: (0..memory.page_count() as u64).map(mark).collect(),
             saved: RefCell::default(),
             spare: RefCell::default(),
         };
@@ -132,9 +147,8 @@ impl Memory {
     /// The window onto it. The window must not be used after `self` is gone: it is only handed to
     /// owners of both.
     pub(crate) fn window(&self) -> Window {
-        let base = self.pages.as_ptr().cast_mut().cast();
         // SAFETY: the cells allow writes through a shared reference; all pages are mapped.
-        let window = unsafe { Window::new(base, self.pages.len() as u64 * PAGE) };
+        let window = unsafe { Window::new(self.base(), self.page_count() as u64 * PAGE) };
         match &self.guard {
             // SAFETY: the guard is boxed and lives as long as `self`, which the window's owner
             // keeps; a memory has one owner, so one thread uses it at a time.
@@ -169,6 +183,31 @@ mod tests {
         assert_eq!(w.load::<u64>(2 * PAGE - 4), Some(0));
         assert_eq!(w.load_words(2 * PAGE + 8), Some([0u64; 2]));
         assert!(memory.restore().is_empty(), "nothing was stored since");
+    }
+
+    /// Pages that the system has given bytes; none where it does not tell.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn pages_touched(memory: &Memory) -> Option<usize> {
+        use std::os::unix::fs::FileExt as _;
+        let mut entries = vec![0u8; 8 * memory.page_count()];
+        let map = std::fs::File::open("/proc/self/pagemap").ok()?;
+        map.read_exact_at(&mut entries, memory.base() as u64 / PAGE * 8).ok()?;
+        // The highest bit of a page's entry: it is in memory.
+        Some(entries.chunks(8).filter(|entry| entry[7] & 0x80 != 0).count())
+    }
+
+    #[test]
+    fn large_memory_takes_what_is_touched_of_it() {
+        let memory = Memory::guarded(64 << 20, |_, _| true);
+        let (w, count) = (memory.window(), memory.page_count());
+        assert_eq!((memory.base() as u64 % PAGE, w.len()), (0, 64 << 20));
+        w.store::<u64>(PAGE, 9).unwrap();
+        // A huge page may come with the one that is touched.
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        assert!(pages_touched(&memory).is_none_or(|n| n <= count / 8), "of {count}");
+        let words = (0..count as u64).map(|page| w.load::<u64>(page * PAGE));
+        assert_eq!(words.flatten().sum::<u64>(), 9, "the rest is zero");
+        assert_eq!(w.load::<u64>((64 << 20) - 8), Some(0));
     }
 
     #[test]
