@@ -379,7 +379,7 @@ impl Sessions {
             return Status::Exhausted;
         }
         let found = self.sessions.entry(session).or_default();
-        found.heard = now;
+        found.heard = found.heard.max(now);
         if !found.tasks.contains_key(&task) && found.tasks.len() >= self.quotas.tasks {
             return Status::Exhausted;
         }
@@ -396,7 +396,7 @@ impl Sessions {
     fn task(&mut self, now: Picos, session: u32, task: u16) -> Option<&mut Task> {
         self.expire(now);
         let found = self.sessions.get_mut(&session)?;
-        found.heard = now;
+        found.heard = found.heard.max(now);
         found.tasks.get_mut(&task)
     }
 

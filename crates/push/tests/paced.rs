@@ -451,6 +451,25 @@ fn a_lease_lasts_while_pages_end() {
 }
 
 #[test]
+fn a_device_that_stands_still_ends_no_session() {
+    let mut bench = Bench::new(Policy::Device);
+    bench.init(1, 7, 4);
+    bench.run();
+    // The device hears no host for ten leases; a command waits when it goes on.
+    let (now, stall) = (bench.device.now(), Picos(10 * LEASE.0));
+    let page = bench.ask(1, 7, 0);
+    bench.device.stall(stall);
+    bench.device.advance(Picos(now.0 + stall.0 + LEASE.0 / 2));
+    bench.device.expire();
+    assert_eq!(bench.status(page), Status::Processed);
+    // Silence that it can hear counts as before.
+    let now = bench.device.now();
+    bench.device.advance(Picos(now.0 + LEASE.0 + 1));
+    bench.device.expire();
+    assert_eq!(bench.device.engine().sessions(), 0);
+}
+
+#[test]
 fn functions_run_beside_a_link_of_any_rate() {
     for link in [100, 10_000] {
         let mut bench = Bench::over(link, Policy::Device);

@@ -11,6 +11,8 @@
 //!   `silent_and_vanished_hosts_are_forgotten`, `a_host_that_does_not_read_is_closed`.
 //! - A host is silent only if nothing of it waits to be read. Checked by
 //!   `a_host_that_was_not_read_was_not_silent`.
+//! - Leases count the time in which the server listens, and little of the time in which it does
+//!   not: they run by a clock of their own. Checked by `a_server_that_stands_still_ends_no_lease`.
 //! - A server removes no file but the socket of a server that has ended. Checked by
 //!   `what_is_no_socket_is_not_replaced`,
 //!   `a_server_that_ends_leaves_the_socket_of_another`.
@@ -45,6 +47,9 @@ const CONNECTIONS_MAX: usize = 256;
 const SLEEP_MAX: Picos = Picos::from_micros(50_000);
 /// Time for which the thread computes pages before it serves its connections again.
 const TURN: Picos = Picos::from_micros(50);
+/// The longest work between two looks at the clock that leases count: where it takes longer, as
+/// when the process was stopped or a disk was slow, hosts could not be heard meanwhile.
+const WORK_MAX: Picos = Picos::from_micros(10_000);
 
 /// Device and number of a file.
 type Identity = (u64, u64);
@@ -71,6 +76,10 @@ pub struct Server {
     /// A byte comes here when a thread has computed what a modelled core waits for.
     bell: UnixStream,
     clock: WallClock,
+    /// The latest look at the clock.
+    looked: Picos,
+    /// The longest sleep since then.
+    slept: Picos,
     connections: BTreeMap<Peer, Connection>,
     next_peer: Peer,
 }
@@ -141,6 +150,8 @@ impl Server {
             listener,
             bell,
             clock: WallClock::new(),
+            looked: Picos(0),
+            slept: Picos(0),
             connections: BTreeMap::new(),
             next_peer: 0,
         })
@@ -162,20 +173,36 @@ impl Server {
             }
             let has_more = self.turn();
             self.send();
-            let now = self.clock.now();
+            let now = self.lease_time();
             if now.0 >= swept.0 + self.lease.0 / 4 {
                 swept = now;
-                self.sweep(now);
+                self.sweep();
             }
             self.sleep(has_more, &mut ready)?;
         }
         Ok(())
     }
 
+    /// The wall clock's time. Of what has passed since the last look, leases count the sleep and
+    /// [`WORK_MAX`] at most.
+    fn look(&mut self) -> Picos {
+        let now = self.clock.now();
+        let counted = Picos(self.slept.0.saturating_add(WORK_MAX.0));
+        self.device.stall(now.saturating_sub(self.looked).saturating_sub(counted));
+        (self.looked, self.slept) = (now, Picos(0));
+        now
+    }
+
+    /// The time by which leases run.
+    fn lease_time(&mut self) -> Picos {
+        let now = self.look();
+        self.device.lease_time(now)
+    }
+
     /// Brings the model to the wall clock's time, and computes pages that its cores wait for, up to
     /// [`TURN`]; whether there are more of them.
     fn turn(&mut self) -> bool {
-        let end = Picos(self.clock.now().0 + TURN.0);
+        let end = Picos(self.look().0 + TURN.0);
         loop {
             self.advance();
             if !self.device.help() {
@@ -194,7 +221,8 @@ impl Server {
                 continue;
             }
             self.next_peer += 1;
-            self.connections.insert(self.next_peer, Connection::new(stream, self.clock.now()));
+            let now = self.lease_time();
+            self.connections.insert(self.next_peer, Connection::new(stream, now));
         }
     }
 
@@ -202,8 +230,9 @@ impl Server {
         if !self.device.has_room(peer) {
             return;
         }
+        let now = self.lease_time();
         let Some(connection) = self.connections.get_mut(&peer) else { return };
-        let requests = connection.receive(self.clock.now());
+        let requests = connection.receive(now);
         let is_open = connection.is_open();
         for (entry, data) in requests {
             self.device.request(peer, entry, data);
@@ -216,7 +245,8 @@ impl Server {
 
     /// Brings the model to the wall clock's time.
     fn advance(&mut self) {
-        for peer in self.device.advance(self.clock.now()) {
+        let now = self.look();
+        for peer in self.device.advance(now) {
             log::info!("a host sent what is no command; its connection is closed");
             self.drop_peer(peer);
         }
@@ -224,7 +254,7 @@ impl Server {
 
     /// Sends the answers that have arrived at the end of the modelled link.
     fn send(&mut self) {
-        let now = self.clock.now();
+        let now = self.lease_time();
         while let Some((peer, entry, data)) = self.device.response() {
             if let Some(connection) = self.connections.get_mut(&peer) {
                 connection.send(now, &entry, data.bytes());
@@ -246,7 +276,8 @@ impl Server {
     }
 
     /// Forgets sessions and connections past their lease.
-    fn sweep(&mut self, now: Picos) {
+    fn sweep(&mut self) {
+        let now = self.lease_time();
         // What hosts said while the server was busy is read first: they were not silent.
         for peer in self.connections.keys().copied().collect::<Vec<_>>() {
             self.receive(peer);
@@ -264,12 +295,13 @@ impl Server {
 
     /// Waits for the next event, message or result; not at all if `has_more` pages are to be
     /// computed.
-    fn sleep(&self, has_more: bool, ready: &mut Ready) -> Result<()> {
+    fn sleep(&mut self, has_more: bool, ready: &mut Ready) -> Result<()> {
         let next = self.device.next().unwrap_or(Picos(u64::MAX));
         let mut wait = Picos(next.0.saturating_sub(self.clock.now().0)).min(SLEEP_MAX);
         if has_more {
             wait = Picos(0);
         }
+        self.slept = wait;
         let nanos = wait.as_nanos();
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(nanos).unwrap_or(0) };
         let mut fds = vec![
@@ -335,7 +367,7 @@ mod tests {
 
     use super::*;
     use crate::api::{About, Cores, DataSet, Settings, put_message};
-    use crate::command::{Command, Opcode};
+    use crate::command::{Command, Opcode, Quotas};
     use crate::device::served;
     use crate::page::{Column, Format, Schema, Value};
 
@@ -343,7 +375,8 @@ mod tests {
         let about =
             About::new(&Schema::new(vec![Column::int("n", 0, 9)]).unwrap(), Format::Columns, 4096);
         let set = DataSet::of_records(&about, (0..9).map(|n| Ok(vec![Value::Int(n)]))).unwrap();
-        let settings = Settings { cores: Cores::Twin, ..Settings::default() };
+        let quotas = Quotas { lease, ..Settings::default().quotas };
+        let settings = Settings { cores: Cores::Twin, quotas, ..Settings::default() };
         let machine = served(300_000_000, 4, 400, 4096).unwrap();
         let engine = Engine::new(set, settings);
         Server::listen(path, engine, machine, Policy::Late, lease).unwrap()
@@ -366,10 +399,32 @@ mod tests {
         while !is_silent(&server) {
             std::thread::yield_now();
         }
-        server.sweep(server.clock.now());
+        server.sweep();
         let left: Vec<Peer> = server.connections.keys().copied().collect();
         assert_eq!(left, [2], "the host that said nothing is forgotten");
         assert_eq!(server.device.unanswered(2), 1);
+    }
+
+    #[test]
+    fn a_server_that_stands_still_ends_no_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let lease = Picos::from_micros(200_000);
+        let mut server = server(&path, lease);
+        let _host = UnixStream::connect(&path).unwrap();
+        server.accept();
+        // The server does nothing for three leases, as a process that was stopped.
+        let end = Picos(server.clock.now().0 + 3 * lease.0);
+        while server.clock.now() < end {
+            std::thread::yield_now();
+        }
+        server.sweep();
+        assert_eq!(server.connections(), 1, "a host could not be heard");
+        // Time in which it listens counts.
+        while server.connections() > 0 {
+            server.sleep(false, &mut Ready::default()).unwrap();
+            server.sweep();
+        }
     }
 
     #[test]

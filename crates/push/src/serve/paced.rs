@@ -12,6 +12,8 @@
 //!   `start_link`, `start_core`.
 //! - A host that waits for its pages keeps its session, however long they take together. Checked by
 //!   `a_lease_lasts_while_pages_end`.
+//! - A time in which the device heard no host counts for no lease. Checked by
+//!   `a_device_that_stands_still_ends_no_session`.
 //! - A session that misbehaves does not change the answers of the others, nor their times by more
 //!   than 2 %. Checked by `others_are_served_beside_sessions_that_misbehave`.
 
@@ -138,6 +140,8 @@ pub struct Paced<H> {
     events: BinaryHeap<Reverse<(Picos, Event)>>,
     strikes: BTreeMap<Function, Strikes>,
     now: Picos,
+    /// Part of the time that leases do not count.
+    stalled: Picos,
 }
 
 impl<H: Copy + Ord> Paced<H> {
@@ -167,6 +171,7 @@ impl<H: Copy + Ord> Paced<H> {
             events: BinaryHeap::new(),
             strikes: BTreeMap::new(),
             now: Picos(0),
+            stalled: Picos(0),
         }
     }
 
@@ -189,6 +194,19 @@ impl<H: Copy + Ord> Paced<H> {
     /// Modelled time.
     pub fn now(&self) -> Picos {
         self.now
+    }
+
+    /// Leases do not count `time`, in which no host was heard: part of what passes until the next
+    /// call of [`Paced::advance`].
+    pub fn stall(&mut self, time: Picos) {
+        if !mutant!("push_leases_count_stalls") {
+            self.stalled = Picos(self.stalled.0.saturating_add(time.0));
+        }
+    }
+
+    /// The time by which leases run at a modelled time.
+    pub fn lease_time(&self, at: Picos) -> Picos {
+        at.saturating_sub(self.stalled)
     }
 
     /// A host adds an entry to the request queue.
@@ -317,13 +335,13 @@ impl<H: Copy + Ord> Paced<H> {
             return self.send(host, completion, data);
         }
         if !is_page {
-            match self.engine.control(self.now, &command, data) {
+            match self.engine.control(self.lease_time(self.now), &command, data) {
                 Some(answer) => self.answer_control(host, &command, answer),
                 None => self.finals.push((host, command)),
             }
             return;
         }
-        match self.engine.admit(self.now, &command) {
+        match self.engine.admit(self.lease_time(self.now), &command) {
             Ok(page) => self.take_page(host, page),
             Err((completion, data)) => self.send(host, completion, data),
         }
@@ -655,7 +673,7 @@ impl<H: Copy + Ord> Paced<H> {
         }
         self.judge(&waiting.page.command, &ran);
         let (completion, data) = self.engine.end(&waiting.page, ran);
-        self.engine.renew(self.now, waiting.page.command.session);
+        self.engine.renew(self.lease_time(self.now), waiting.page.command.session);
         self.send(waiting.host, completion, data);
         self.retry_finals();
     }
@@ -666,7 +684,7 @@ impl<H: Copy + Ord> Paced<H> {
             let task = self.place(&page);
             // The answer to an older attempt carries no page.
             let (completion, _) = self.engine.end(&page, ran);
-            self.engine.renew(self.now, page.command.session);
+            self.engine.renew(self.lease_time(self.now), page.command.session);
             if completion.status != Status::Raw {
                 (parcel.completion, parcel.data) = (completion, Payload::none());
             }
@@ -680,7 +698,7 @@ impl<H: Copy + Ord> Paced<H> {
 
     fn retry_finals(&mut self) {
         for (host, command) in std::mem::take(&mut self.finals) {
-            match self.engine.control(self.now, &command, &[]) {
+            match self.engine.control(self.lease_time(self.now), &command, &[]) {
                 Some(answer) => self.answer_control(host, &command, answer),
                 None => self.finals.push((host, command)),
             }
@@ -719,7 +737,7 @@ impl<H: Copy + Ord> Paced<H> {
 
     /// Forgets sessions past their lease.
     pub fn expire(&mut self) {
-        self.engine.expire(self.now);
+        self.engine.expire(self.lease_time(self.now));
         self.retire();
     }
 }
