@@ -206,6 +206,28 @@ fn stored_records_are_scanned_and_a_record_larger_than_a_page_changes_nothing() 
 }
 
 #[test]
+fn a_data_set_beyond_the_devices_memory_is_refused_and_changes_nothing() {
+    let records = some_records(2000);
+    let old = set(Format::Columns, &records);
+    let store_bytes = old.about().pages * 4096;
+    let settings = Settings { store_bytes, ..Settings::default() };
+    let mut host = Host::new(Local::new(old, settings.clone()), 1, 8);
+    let about = about(Format::Columns);
+    let error = host.store(&about, some_records(9000).into_iter().map(Ok)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Io, "{error}");
+    assert!(error.to_string().contains(&format!("memory for {store_bytes} bytes")), "{error}");
+    assert!(!host.device().engine().set().has_draft(), "its memory is given back");
+    assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
+    host.store(&about, records.iter().cloned().map(Ok)).unwrap();
+    assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
+    // A data set in a file is bounded by its disk.
+    let folder = tempfile::tempdir().unwrap();
+    let file = DataSet::absent(&folder.path().join("a.set"), &about);
+    let mut host = Host::new(Local::new(file, settings), 1, 8);
+    host.store(&about, some_records(9000).into_iter().map(Ok)).unwrap();
+}
+
+#[test]
 fn a_size_that_pages_do_not_have_is_refused_by_name() {
     let device = Local::new(set(Format::Columns, &some_records(10)), Settings::default());
     let mut host = Host::new(device, 1, 8);

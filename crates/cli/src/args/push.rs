@@ -273,6 +273,9 @@ pub(crate) struct PushServeArgs {
     /// Who computes on a page: late, host, device, filter, dynamic or static:SHARE
     #[arg(long, value_name = "P", default_value_t = PolicyWord::Late)]
     pub(crate) policy: PolicyWord,
+    /// Most memory for the pages of a data set that a host stores in place of SET
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    pub(crate) store_max: Bytes,
     /// Silence after which a host is forgotten
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(crate) lease: Picos,

@@ -226,7 +226,8 @@ fn serve(args: &PushServeArgs) -> Outcome {
     let machine = served(link, args.cores, args.mhz, about.page_bytes as u32)?;
     let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: args.lease };
     let budget = machine.budget;
-    let settings = Settings { cores: Cores::Twin, budget, quotas, ..Settings::default() };
+    let (cores, store_bytes) = (Cores::Twin, args.store_max.0);
+    let settings = Settings { cores, budget, quotas, store_bytes, ..Settings::default() };
     let engine = Engine::new(set, settings);
     let mut server =
         Server::listen(&args.socket, engine, machine, policy(args.policy), args.lease)?;

@@ -17,6 +17,8 @@
 //!   `hostile_programs_give_the_answer_by_another_road`.
 //! - The tasks of a session take no more memory than the settings allow, cores included. Checked by
 //!   `the_cores_of_a_session_are_part_of_its_memory`.
+//! - A new data set in memory takes no more than the settings allow. Checked by
+//!   `a_data_set_beyond_the_devices_memory_is_refused_and_changes_nothing`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,6 +65,8 @@ pub struct Settings {
     /// Bytes for all tasks of one session: cores that run code, programs, totals, and what the
     /// device notes of each page.
     pub session_bytes: u64,
+    /// Bytes for the pages of a data set that replaces one in memory; a file has no such bound.
+    pub store_bytes: u64,
     /// Sessions, tasks, pages, lease.
     pub quotas: Quotas,
 }
@@ -71,8 +75,9 @@ impl Default for Settings {
     fn default() -> Settings {
         let quotas = Quotas { sessions: 64, tasks: 16, pages: 1 << 32, lease: Picos(u64::MAX) };
         let (budget, memory_bytes) = (1 << 24, 1 << 20);
-        let (computes, cores, session_bytes) = (true, Cores::Interpreter, 256 << 20);
-        Settings { computes, cores, budget, memory_bytes, session_bytes, quotas }
+        let (computes, cores) = (true, Cores::Interpreter);
+        let (session_bytes, store_bytes) = (256 << 20, u64::MAX);
+        Settings { computes, cores, budget, memory_bytes, session_bytes, store_bytes, quotas }
     }
 }
 
@@ -317,7 +322,7 @@ impl Engine {
             return Some(reply(command, Status::Refused, Vec::new()));
         }
         Some(match command.opcode {
-            Opcode::Write => reply(command, self.write(command, payload), Vec::new()),
+            Opcode::Write => self.write(command, payload),
             Opcode::Read => self.read(command),
             Opcode::Init => self.init(now, command, payload),
             Opcode::Final => return self.finish(now, command),
@@ -335,7 +340,8 @@ impl Engine {
         })
     }
 
-    fn write(&mut self, command: &Command, payload: &[u8]) -> Status {
+    /// WRITE; a write that is not made says why in words.
+    fn write(&mut self, command: &Command, payload: &[u8]) -> Reply {
         let done = if command.address == HEADER_ADDRESS {
             About::parse(payload).and_then(|about| match about.pages {
                 0 if about.rows == 0 => self.set.begin(&about),
@@ -346,23 +352,30 @@ impl Engine {
                 }
             })
         } else {
-            self.set.put(command.address, payload)
+            self.put(command.address, payload)
         };
         // A host whose write is refused cannot go on with its data set: another may store.
         if done.is_err() && !mutant!("push_refused_write_keeps_draft") {
             self.set.abandon();
         }
-        match done.map_err(|e| e.kind()) {
-            Ok(()) => Status::Processed,
-            Err(Kind::Io) => Status::MediaError,
-            Err(
-                Kind::Usage
-                | Kind::Corrupt
-                | Kind::Exhausted
-                | Kind::SessionGone
-                | Kind::Unsupported,
-            ) => Status::Refused,
+        let Err(e) = done else { return reply(command, Status::Processed, Vec::new()) };
+        let status = match e.kind() {
+            Kind::Io => Status::MediaError,
+            Kind::Exhausted => Status::Exhausted,
+            Kind::Usage | Kind::Corrupt | Kind::SessionGone | Kind::Unsupported => Status::Refused,
+        };
+        reply(command, status, e.to_string().into_bytes())
+    }
+
+    /// Writes a page of the new data set, within the memory that the settings allow.
+    fn put(&mut self, page: u64, payload: &[u8]) -> Result<()> {
+        let most = self.settings.store_bytes;
+        let wanted = self.set.draft_memory().map(|bytes| bytes + payload.len() as u64);
+        if wanted.is_some_and(|bytes| bytes > most) && !mutant!("push_store_without_bound") {
+            let what = format!("the device has memory for {most} bytes of a new data set's pages");
+            return Err(Error::new(Kind::Exhausted, what));
         }
+        self.set.put(page, payload)
     }
 
     /// The data set is another: what was computed of the old one belongs to no scan of this one.

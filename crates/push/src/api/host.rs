@@ -248,9 +248,10 @@ impl<D: Device> Host<D> {
         if completion.status == Status::Processed {
             return Ok(());
         }
-        let words = String::from_utf8_lossy(&words).into_owned();
-        let what = format!("the device answered {:?} to a write {words}", completion.status);
-        let what = format!("{}; the old data set is still there", what.trim_end());
+        let words = String::from_utf8_lossy(&words);
+        let why = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let what = format!("the device answered {:?} to a write{why}", completion.status);
+        let what = format!("{what}; the old data set is still there");
         Err(Error::new(Kind::Io, what))
     }
 

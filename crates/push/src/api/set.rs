@@ -388,6 +388,15 @@ impl DataSet {
         self.draft.is_some()
     }
 
+    /// Bytes of memory that the pages of the new data set take; none where they lie in a file.
+    pub(super) fn draft_memory(&self) -> Option<u64> {
+        let draft = self.draft.as_deref()?;
+        match &draft.store {
+            Store::Memory(pages) => Some(pages.len() as u64 * draft.about.page_bytes as u64),
+            Store::File(..) => None,
+        }
+    }
+
     /// Gives up the new data set; its file is removed, or stays hidden where that fails.
     pub fn abandon(&mut self) {
         let draft = self.draft.take();
