@@ -76,6 +76,34 @@ fn parameters_that_do_not_fit_are_refused() {
     assert!(Query::new(vec![1], 3, 2).is_err());
 }
 
+#[test]
+fn the_last_of_many_columns_are_reached() {
+    let number = |n: i64| {
+        let column = Column::int(&format!("c{n}"), 0, 1 << 40);
+        if n >= 215 { column.or_null() } else { column }
+    };
+    let columns = (0..255).map(number).chain([Column::list("tokens")]);
+    let schema = Schema::new(columns.collect()).unwrap();
+    let record = |row: i64| {
+        let is_null = |n: i64| n == 254 && row % 2 == 1;
+        let value = |n: i64| if is_null(n) { Value::Null } else { Value::Int(row + n) };
+        (0..255).map(value).chain([Value::List(vec![row as u32])]).collect::<Vec<_>>()
+    };
+    let records = (0..5).map(record);
+    let page = page::write_all(&schema, Format::Columns, 65536, records).unwrap().remove(0);
+    let sums = vec![Expr::Column(253), Expr::Column(254)];
+    let outputs =
+        [Output::Aggregate { keys: vec![], sums }, Output::Rows((0..256).collect::<Vec<_>>())];
+    for output in outputs {
+        let function = Function::new(&schema, vec![], Test::And(vec![]), output);
+        let compiled = Compiled::new(&function, Format::Columns).unwrap();
+        let twin = compiled.twin(&Params::default(), &page).unwrap();
+        let mut machine = Machine::new(&compiled, &Params::default()).unwrap();
+        let found = machine.run(&page, u64::MAX).unwrap();
+        assert_eq!(found, (twin.result, twin.instructions));
+    }
+}
+
 fn page_of(rows: i64) -> Vec<u8> {
     let record = |n| vec![Value::Int(n % 100), Value::Int(n), Value::List(vec![n as u32])];
     page::write_all(&numbers(), Format::Columns, 8192, (0..rows).map(record)).unwrap().remove(0)

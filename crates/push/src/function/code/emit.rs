@@ -1,7 +1,7 @@
 //! What is made of a record that passes: counts and sums in a slot of the scratch, or its columns
 //! packed.
 
-use super::expr::is_small;
+use super::expr::{REACH, is_small};
 use super::{Emitter, OUT, SCRATCH, TEMPS};
 use crate::error::Result;
 use crate::function::ir::{Expr, Output};
@@ -227,6 +227,10 @@ impl Emitter<'_> {
         for &c in columns {
             let column = &self.function.schema.columns[c];
             if column.kind == ColumnKind::List {
+                if at + 8 >= REACH as i64 {
+                    self.imm("addi.d", OUT, OUT, at);
+                    at = 0;
+                }
                 made.push((c, Some(self.list_out(c, at))));
                 at = 0;
                 blocks.push(self.block());
@@ -235,7 +239,7 @@ impl Emitter<'_> {
             let width = column.width();
             let value = self.column(c)?;
             let store = ["st.b", "st.h", "st.w", "st.d"][width.ilog2() as usize];
-            if at + 8 > 2047 {
+            if at + 8 >= REACH as i64 {
                 self.imm("addi.d", OUT, OUT, at);
                 at = 0;
             }

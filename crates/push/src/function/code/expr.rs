@@ -8,6 +8,9 @@ use crate::function::plan::Block;
 use crate::page::{ColumnKind, Format, HEADER_LEN};
 use littoral_la64::asm::Label;
 
+/// Bytes behind an address that a load or store of it reaches.
+pub(super) const REACH: usize = 2048;
+
 /// Whether `addi.d` takes the number.
 pub(super) fn is_small(value: i64) -> bool {
     (-2048..2048).contains(&value)
@@ -157,13 +160,28 @@ impl Emitter<'_> {
         Some(register)
     }
 
+    /// The address of a column's values, or of its list's indices.
+    pub(super) fn array(&mut self, register: u8, c: usize) {
+        self.entry(register, HEADER_LEN + 8 * c);
+    }
+
+    /// The address that the directory's word at `at` has as an offset in the page.
+    fn entry(&mut self, register: u8, at: usize) {
+        // The entries of the last columns lie beyond the reach of a load.
+        let (from, at) = if at < REACH { (PAGE, at) } else { (register, at - REACH / 2) };
+        if from == register {
+            self.imm("addi.d", register, PAGE, (REACH / 2) as i64);
+        }
+        self.imm("ld.wu", register, from, at as i64);
+        self.reg("add.d", [register, register, PAGE]);
+    }
+
     /// The register with the address of a column's values: its own, or `temp`.
     pub(super) fn base(&mut self, c: usize, temp: u8) -> u8 {
         match self.bases.get(&c) {
             Some(&base) => base,
             None => {
-                self.imm("ld.wu", temp, PAGE, (HEADER_LEN + 8 * c) as i64);
-                self.reg("add.d", [temp, temp, PAGE]);
+                self.array(temp, c);
                 temp
             }
         }
@@ -190,8 +208,7 @@ impl Emitter<'_> {
             self.op("bstrpick.d", &[t.into(), nulls.into(), bit, bit]);
             return Ok(t);
         }
-        self.imm("ld.wu", t, PAGE, (HEADER_LEN + 8 * c + 4) as i64);
-        self.reg("add.d", [t, t, PAGE]);
+        self.entry(t, HEADER_LEN + 8 * c + 4);
         self.imm("srli.d", u, ROW, 6);
         self.op("alsl.d", &[t.into(), u.into(), t.into(), 3]);
         self.imm("ld.d", t, t, 0);

@@ -4,7 +4,7 @@ use super::{END, Emitter, MORE, OUT, PAGE, ROW};
 use crate::error::Result;
 use crate::function::ir::{Output, normalise};
 use crate::function::plan::{Plan, Walk};
-use crate::page::{ColumnKind, Format, HEADER_LEN};
+use crate::page::{ColumnKind, Format};
 
 /// Registers left for values of a row when addresses of columns take theirs.
 const FOR_VALUES: usize = 5;
@@ -66,8 +66,7 @@ impl Emitter<'_> {
                 continue;
             }
             let register = self.known.pool.pop().expect("invariant: more than FOR_VALUES");
-            self.imm("ld.wu", register, PAGE, (HEADER_LEN + 8 * c) as i64);
-            self.reg("add.d", [register, register, PAGE]);
+            self.array(register, c);
             self.bases.insert(c, register);
         }
     }
@@ -80,8 +79,7 @@ impl Emitter<'_> {
             return self.reg("or", [len, count, 0]);
         }
         let t = super::TEMPS[2];
-        self.imm("ld.wu", start, PAGE, (HEADER_LEN + 8 * c) as i64);
-        self.reg("add.d", [start, start, PAGE]);
+        self.array(start, c);
         self.op("alsl.d", &[t.into(), ROW.into(), start.into(), 2]);
         self.imm("ld.wu", len, t, 4);
         self.imm("ld.wu", t, t, 0);
