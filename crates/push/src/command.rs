@@ -3,6 +3,7 @@
 //! A command is an entry of 64 bytes, a completion one of 16, both little-endian
 //! (`docs/design/push.md` has the bytes). A session is one host's use of the device; it has a quota
 //! of tasks and a lease that every command renews, and every page that a served device has ended.
+//! It does not run out while a page is under way.
 //!
 //! How a page is counted once although requests are retried, reordered and answered late:
 //! - each request of a page carries an attempt number; the host accepts answers to the last attempt
@@ -268,7 +269,7 @@ pub struct Quotas {
     pub tasks: usize,
     /// Pages of a task's scan.
     pub pages: u64,
-    /// Time without a command and without the end of a page after which a session is forgotten.
+    /// Time without a command and without a page under way after which a session is forgotten.
     pub lease: Picos,
 }
 
@@ -353,14 +354,19 @@ impl Sessions {
         self.sessions.len()
     }
 
-    /// Forgets the sessions whose lease has run out.
+    /// Forgets the sessions whose lease has run out. A host that waits for its pages is not
+    /// silent, however long one of them takes.
     pub fn expire(&mut self, now: Picos) {
         let lease = self.quotas.lease;
         if lease == Picos::MAX {
             // A lease without end: no session is forgotten, and none is looked at.
             return;
         }
-        self.sessions.retain(|_, s| now.saturating_sub(s.heard) <= lease);
+        let waits = |s: &Session| s.tasks.values().any(|t| t.under_way > 0);
+        self.sessions.retain(|_, s| {
+            let is_heard = now.saturating_sub(s.heard) <= lease;
+            is_heard || (waits(s) && !mutant!("push_slow_pages_end_leases"))
+        });
     }
 
     /// A page of a session has ended: a host that waits for its pages is not silent.

@@ -451,6 +451,27 @@ fn a_lease_lasts_while_pages_end() {
 }
 
 #[test]
+fn a_lease_lasts_while_one_page_takes_longer() {
+    // The link takes 4 s for a page, which is four leases.
+    let mut bench = Bench::over(1_000, Policy::Host);
+    bench.init(1, 7, 2);
+    let pages = [0, 1].map(|page| bench.ask(1, 7, page));
+    bench.answered();
+    let mut raw = 0;
+    while let Some(at) = bench.device.next() {
+        let now = bench.device.now();
+        bench.device.advance(Picos(at.0.min(now.0 + LEASE.0 / 2)));
+        bench.device.expire();
+        assert_eq!(bench.device.engine().sessions(), 1, "{raw} of {} pages", pages.len());
+        raw += bench.answered().iter().filter(|a| a.1.status == Status::Raw).count();
+    }
+    assert_eq!(raw, pages.len());
+    assert!(bench.device.now().0 > 8 * LEASE.0);
+    let last = bench.end(1, 7, Opcode::Final);
+    assert_eq!(bench.status(last), Status::Result);
+}
+
+#[test]
 fn a_device_that_stands_still_ends_no_session() {
     let mut bench = Bench::new(Policy::Device);
     bench.init(1, 7, 4);

@@ -9,8 +9,8 @@
 //! - A host that vanishes, stays silent or does not read costs the others nothing but its session
 //!   until its lease ends. Checked by `hosts_that_misbehave_keep_nothing_from_others`,
 //!   `silent_and_vanished_hosts_are_forgotten`, `a_host_that_does_not_read_is_closed`.
-//! - A host is silent only if nothing of it waits to be read. Checked by
-//!   `a_host_that_was_not_read_was_not_silent`.
+//! - A host is silent only if nothing of it waits to be read, and it waits for no answer. Checked
+//!   by `a_host_that_was_not_read_was_not_silent`, `a_host_that_waits_is_not_silent`.
 //! - Leases count the time in which the server listens, and little of the time in which it does
 //!   not: they run by a clock of their own. Checked by `a_server_that_stands_still_ends_no_lease`.
 //! - A server removes no file but the socket of a server that has ended. Checked by
@@ -283,10 +283,10 @@ impl Server {
             self.receive(peer);
         }
         self.device.expire();
-        // A host that the server does not read cannot be heard.
-        let is_read = |peer: Peer| self.device.has_room(peer);
+        // A host that waits for an answer has nothing to say, or is not read.
+        let waits = |peer: Peer| self.device.unanswered(peer) > 0;
         let silent = self.connections.iter();
-        let silent = silent.filter(|(p, c)| is_read(**p) && c.is_silent(now, self.lease));
+        let silent = silent.filter(|(p, c)| !waits(**p) && c.is_silent(now, self.lease));
         for peer in silent.map(|(p, _)| *p).collect::<Vec<_>>() {
             log::info!("a host was silent for its lease; its connection is closed");
             self.drop_peer(peer);
@@ -403,6 +403,32 @@ mod tests {
         let left: Vec<Peer> = server.connections.keys().copied().collect();
         assert_eq!(left, [2], "the host that said nothing is forgotten");
         assert_eq!(server.device.unanswered(2), 1);
+    }
+
+    #[test]
+    fn a_host_that_waits_is_not_silent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        let lease = Picos::from_micros(1_000);
+        let mut server = server(&path, lease);
+        let mut hosts = [UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap()];
+        server.accept();
+        let mut message = Vec::new();
+        put_message(&mut message, &Command::plain(Opcode::Read, 0).encode(), &[]);
+        hosts[0].write_all(&message).unwrap();
+        server.receive(1);
+        // The modelled link moves nothing, since the model's time does not go on.
+        while server.connections() > 1 {
+            server.sleep(false, &mut Ready::default()).unwrap();
+            server.sweep();
+        }
+        assert!(server.connections.contains_key(&1), "it waits for its page");
+        let (now, end) = (server.lease_time(), Picos(server.clock.now().0 + 3 * lease.0));
+        while server.clock.now() < end {
+            std::thread::yield_now();
+        }
+        server.sweep();
+        assert!(server.lease_time().0 > now.0 + lease.0 && server.connections() == 1);
     }
 
     #[test]

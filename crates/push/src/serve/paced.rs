@@ -10,8 +10,8 @@
 //!   `a_host_with_many_requests_is_not_read_meanwhile`.
 //! - The link moves one parcel at a time and a core computes one page at a time. Checked by
 //!   `start_link`, `start_core`.
-//! - A host that waits for its pages keeps its session, however long they take together. Checked by
-//!   `a_lease_lasts_while_pages_end`.
+//! - A host that waits for its pages keeps its session, however long they take. Checked by
+//!   `a_lease_lasts_while_pages_end`, `a_lease_lasts_while_one_page_takes_longer`.
 //! - A time in which the device heard no host counts for no lease. Checked by
 //!   `a_device_that_stands_still_ends_no_session`.
 //! - A session that misbehaves does not change the answers of the others, nor their times by more
