@@ -424,6 +424,27 @@ fn a_task_that_is_begun_anew_is_one_task() {
 }
 
 #[test]
+fn a_host_that_is_gone_leaves_the_link_to_others() {
+    // 200 pages of a host that is gone would take the link 0.2 s.
+    let mut bench = Bench::over(4_000_000, Policy::Host);
+    bench.init(1, 7, 20);
+    for page in 0..20 {
+        bench.ask(1, 7, page);
+        (0..9).for_each(|_| {
+            bench.send(1, Command::plain(Opcode::Read, page), Vec::new());
+        });
+    }
+    bench.answered();
+    bench.device.drop_host(1);
+    let began = bench.device.now();
+    let read = bench.send(2, Command::plain(Opcode::Read, 0), Vec::new());
+    assert_eq!(bench.status(read), Status::Raw);
+    let took = bench.device.now().saturating_sub(began);
+    assert!(took < Picos::from_micros(3_000), "a page behind the one on the link: {took}");
+    assert_eq!(bench.device.engine().sessions(), 0);
+}
+
+#[test]
 fn a_lease_lasts_while_pages_end() {
     // The link takes 0.4 s for a page; the host asks for eight and is silent.
     let mut bench = Bench::over(10_000, Policy::Host);

@@ -729,10 +729,30 @@ impl<H: Copy + Ord> Paced<H> {
             self.forget(waiting.job);
             self.engine.end(&waiting.page, Ran::dropped());
         }
+        self.unload(host);
         for (_, number) in self.sessions.iter().filter(|((of, _), _)| *of == host) {
             self.engine.forget(*number);
         }
         self.retire();
+    }
+
+    /// Takes what waits to be sent to a host off the link's queues: others do not wait for it.
+    fn unload(&mut self, host: H) {
+        if mutant!("push_link_serves_the_gone") {
+            return;
+        }
+        let all = std::mem::take(&mut self.small).into_iter();
+        let (own, others): (Vec<_>, Vec<_>) = all.partition(|p| p.host == host);
+        self.small = others.into();
+        let all = std::mem::take(&mut self.large).into_iter();
+        let (pages, others): (Vec<_>, Vec<_>) = all.partition(|p| p.host == host);
+        self.large = others.into();
+        for parcel in own.into_iter().chain(pages) {
+            self.queued -= parcel.bytes();
+            if let Some((page, ran)) = parcel.raw {
+                self.engine.end(&page, ran);
+            }
+        }
     }
 
     /// Forgets sessions past their lease.
