@@ -199,6 +199,8 @@ pub enum Begun {
 /// A device's state.
 pub struct Engine {
     set: DataSet,
+    /// The set's header, which answers share: hosts may ask for many and take none.
+    header: Arc<Stored>,
     settings: Settings,
     sessions: Sessions,
     tasks: BTreeMap<(u32, u16), Task>,
@@ -225,14 +227,21 @@ pub(crate) fn reply(command: &Command, status: Status, data: Vec<u8>) -> Reply {
     (Completion { id, attempt, status, bytes, merged: 0 }, Payload::Own(data))
 }
 
+/// An answer to a plain read, which copies nothing.
+fn shared(command: &Command, page: Arc<Stored>) -> Reply {
+    let (mut completion, _) = reply(command, Status::Raw, Vec::new());
+    completion.bytes = page.bytes().len() as u32;
+    (completion, Payload::Page(page))
+}
+
 impl Engine {
     /// A device with a data set.
     pub fn new(set: DataSet, settings: Settings) -> Engine {
         let sessions = Sessions::new(settings.quotas);
         let (tasks, library) = (BTreeMap::new(), BTreeMap::new());
         let schema_crc = set.about().schema.crc();
-        let faults = Plan::none();
-        Engine { set, settings, sessions, tasks, library, schema_crc, stores: 0, faults }
+        let (header, faults) = (Stored::new(set.about().to_bytes()), Plan::none());
+        Engine { set, header, settings, sessions, tasks, library, schema_crc, stores: 0, faults }
     }
 
     /// The same device, whose data set is numbered by its contents: a host that comes back to a
@@ -381,6 +390,7 @@ impl Engine {
     /// The data set is another: what was computed of the old one belongs to no scan of this one.
     fn replaced(&mut self, about: &About) {
         self.schema_crc = about.schema.crc();
+        self.header = Stored::new(self.set.about().to_bytes());
         self.stores = self.stores.wrapping_add(1);
         if !mutant!("push_store_keeps_sessions") {
             self.sessions.forget_all();
@@ -397,15 +407,10 @@ impl Engine {
 
     fn contents(&self, command: &Command) -> Reply {
         if command.address == HEADER_ADDRESS {
-            return reply(command, Status::Raw, self.set.about().to_bytes());
+            return shared(command, Arc::clone(&self.header));
         }
         match self.set.read(command.address) {
-            Ok(page) => {
-                let mut answer = reply(command, Status::Raw, Vec::new());
-                answer.0.bytes = page.bytes().len() as u32;
-                answer.1 = Payload::Page(page);
-                answer
-            }
+            Ok(page) => shared(command, page),
             Err(e) if e.kind() == Kind::Usage => reply(command, Status::Refused, Vec::new()),
             Err(_) => reply(command, Status::MediaError, Vec::new()),
         }
@@ -696,5 +701,27 @@ impl Work {
             }
             result => (Some(result), run.instructions + run.merge_instructions),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{Column, Format, Schema, Value};
+
+    #[test]
+    fn answers_share_the_header() {
+        let schema = Schema::new(vec![Column::int("n", 0, 9)]).unwrap();
+        let about = About::new(&schema, Format::Columns, 4096);
+        let set = DataSet::of_records(&about, (0..9).map(|n| Ok(vec![Value::Int(n)]))).unwrap();
+        let mut engine = Engine::new(set, Settings::default());
+        let read = Command::plain(Opcode::Read, HEADER_ADDRESS);
+        let mut header = || match engine.control(Picos(0), &read, &[]).unwrap().1 {
+            Payload::Page(header) => header,
+            Payload::Own(_) => panic!("a header of its own for each answer"),
+        };
+        let (first, again) = (header(), header());
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(&About::parse(first.bytes()).unwrap(), engine.set().about());
     }
 }
