@@ -227,6 +227,39 @@ fn a_data_set_beyond_the_devices_memory_is_refused_and_changes_nothing() {
     host.store(&about, some_records(9000).into_iter().map(Ok)).unwrap();
 }
 
+/// A device that closes the connection of a silent host.
+struct Closing {
+    inner: Local,
+    is_closed: bool,
+}
+
+impl Device for Closing {
+    fn submit(&mut self, command: &Command, payload: &[u8]) -> Result<()> {
+        if self.is_closed {
+            return Err(Error::new(Kind::Io, "the connection is closed"));
+        }
+        self.inner.submit(command, payload)
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        self.inner.wait()
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        self.is_closed = false;
+        self.inner.reconnect()
+    }
+}
+
+#[test]
+fn a_host_that_was_silent_for_a_lease_stores_over_a_new_connection() {
+    let records = some_records(500);
+    let inner = Local::new(set(Format::Columns, &some_records(9)), Settings::default());
+    let mut host = Host::new(Closing { inner, is_closed: true }, 1, 8);
+    host.store(&about(Format::Columns), records.iter().cloned().map(Ok)).unwrap();
+    assert_eq!(rows(&mut host, Plan::Push).unwrap().0, plain(&records));
+}
+
 #[test]
 fn a_size_that_pages_do_not_have_is_refused_by_name() {
     let device = Local::new(set(Format::Columns, &some_records(10)), Settings::default());

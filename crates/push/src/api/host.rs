@@ -223,6 +223,7 @@ impl<D: Device> Host<D> {
     ) -> Result<About> {
         // The device would refuse such a header without a reason.
         page::Writer::new(&about.schema, about.format, about.page_bytes)?;
+        self.revive()?;
         let empty = About { pages: 0, rows: 0, ..about.clone() };
         self.write(HEADER_ADDRESS, &empty.to_bytes())?;
         let mut is_refused = false;
@@ -241,6 +242,21 @@ impl<D: Device> Host<D> {
         let about = About { pages, rows, ..about.clone() };
         self.write(HEADER_ADDRESS, &about.to_bytes())?;
         Ok(about)
+    }
+
+    /// Connects again to a device that has closed the connection: a host that reads a long table
+    /// before it stores is silent for longer than a lease.
+    fn revive(&mut self) -> Result<()> {
+        match self.about() {
+            Err(e) if e.kind() == Kind::Io && !mutant!("push_store_to_a_closed_connection") => {
+                log::info!("{e}; connecting again");
+                self.device.reconnect()?;
+                self.late.clear();
+                Ok(())
+            }
+            // What is stored now may be damaged: it is replaced.
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<()> {
