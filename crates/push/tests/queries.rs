@@ -163,6 +163,26 @@ fn a_tbl_file_imports_as_it_was_generated() {
 }
 
 #[test]
+fn lines_of_other_lengths_are_named() {
+    let text: String = tbl_line(0.0005).collect();
+    let read = |text: &str| {
+        let import = Import::new(text.as_bytes(), &lineitem_schema().unwrap(), Separator::Bar)?;
+        import.collect::<Result<Vec<_>, _>>()
+    };
+    let whole = read(&text).unwrap();
+    // Without the separator at the end of each line.
+    assert_eq!(read(&text.replace("|\n", "\n")).unwrap(), whole);
+    // A file that ends within a line, two lines that became one.
+    let last = text.trim_end_matches("|\n");
+    let cut = &last[..last.rfind('|').unwrap()];
+    for bad in [cut.to_owned(), text.replacen("|\n", "|", 1)] {
+        let error = read(&bad).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage, "{error}");
+        assert!(error.to_string().contains("for 16 columns"), "{error}");
+    }
+}
+
+#[test]
 fn fields_that_do_not_fit_are_named() {
     use littoral_push::page::{Column, Schema};
     let schema = Schema::new(vec![

@@ -3,6 +3,7 @@
 //! Invariants
 //! - A field that its column does not allow is an error with line and column; none is guessed.
 //!   Checked by `fields_that_do_not_fit_are_named`.
+//! - A line has a field per column. Checked by `lines_of_other_lengths_are_named`.
 
 use crate::error::{Error, Kind, Result};
 use crate::page::{Column, ColumnKind, Record, Schema, Value, schema};
@@ -52,8 +53,22 @@ impl<R: Read> Import<R> {
         Ok(Import { reader, schema: schema.clone(), places })
     }
 
+    /// Whether a line has a field per column. The `|` behind the last one may be missing, and is
+    /// read as an empty field otherwise; of CSV the reader has compared the lines.
+    fn has_all(&self, fields: &csv::ByteRecord) -> bool {
+        let wanted = self.places.len();
+        let is_ended =
+            || fields.len() == wanted + 1 && fields.get(wanted).is_some_and(<[u8]>::is_empty);
+        self.reader.has_headers() || fields.len() == wanted || is_ended()
+    }
+
     fn record(&self, fields: &csv::ByteRecord) -> Result<Record> {
         let line = fields.position().map_or(0, csv::Position::line);
+        if !self.has_all(fields) {
+            let (found, wanted) = (fields.len(), self.places.len());
+            let what = format!("line {line}: {found} fields for {wanted} columns");
+            return Err(Error::new(Kind::Usage, what));
+        }
         let value = |(column, &place): (&Column, &usize)| {
             let field = fields.get(place).unwrap_or_default();
             value(column, field).ok_or_else(|| {
