@@ -29,7 +29,7 @@
 use littoral_base::mutant;
 use littoral_base::units::Picos;
 
-use super::{Known, View};
+use super::{Known, TaskView, View};
 use crate::fluid::{Fluid, Load, Split};
 
 /// Completions after which the split is computed anew.
@@ -195,7 +195,7 @@ impl Late {
         let load = |t: usize| {
             let v = &view.tasks[t];
             Load {
-                pages: f64::from(v.held + v.coming + v.unasked),
+                pages: v.left(),
                 core: self.core_of(t).unwrap_or(self.link),
                 link: self.link * if self.is_dear_to_host(t) { NEVER_SHIPPED } else { 1.0 },
                 host: self.observed[t].host.unwrap_or(0.0),
@@ -275,13 +275,13 @@ impl Late {
 
     /// Whether a page begun now on a core ends before the rest is done without it.
     fn ends_in_time(&self, view: &View, core: f64) -> bool {
-        let left: u32 = view.tasks.iter().map(|t| t.held + t.coming + t.unasked).sum();
+        let left: f64 = view.tasks.iter().map(TaskView::left).sum();
         // The link does all, but for what the other cores do meanwhile.
         let link_from = view.link_free_at.0.saturating_sub(view.now.0) as f64;
-        let by_link = link_from + f64::from(left) * self.link;
+        let by_link = link_from + left * self.link;
         let others = (view.cores.len() - 1) as f64;
         let rate = 1.0 / self.link + others / core;
-        let together = (f64::from(left) / rate).max(self.link);
+        let together = (left / rate).max(self.link);
         // A link with plain reads before it takes no part in the rest of the scan.
         let is_backlogged = link_from > 2.0 * self.link;
         core <= if is_backlogged { by_link } else { by_link.min(together) }
@@ -294,9 +294,9 @@ impl Late {
                 && self.split.shares[*t] > 0.999
                 && self.core_of(*t).is_some_and(|c| c < core)
         };
-        let all: f64 = view.tasks.iter().map(|t| f64::from(t.coming + t.unasked)).sum();
+        let all: f64 = view.tasks.iter().map(TaskView::later).sum();
         let cheaper: Vec<usize> = (0..view.tasks.len()).filter(is_cheaper).collect();
-        let coming = |t: &usize| f64::from(view.tasks[*t].coming + view.tasks[*t].unasked);
+        let coming = |t: &usize| view.tasks[*t].later();
         let cheap: f64 = cheaper.iter().map(coming).sum();
         if cheap == 0.0 {
             return false;
@@ -386,8 +386,7 @@ impl Late {
     /// Whether waiting pages keep the flash from being asked for as many as the pace needs.
     fn is_starved(&self, view: &View) -> bool {
         let coming: f64 = view.tasks.iter().map(|t| f64::from(t.coming)).sum();
-        let unasked: u32 = view.tasks.iter().map(|t| t.unasked).sum();
-        unasked > 0 && coming * self.pace < self.known.fetch.0 as f64
+        view.tasks.iter().any(|t| t.unasked > 0) && coming * self.pace < self.known.fetch.0 as f64
     }
 
     /// Whether the link ends a page before the cores are through with what waits.
@@ -408,8 +407,7 @@ impl Late {
 
     /// Whether nothing comes any more and the link ends a page before the cores get to it.
     fn is_last(&self, view: &View, held: u32) -> bool {
-        let more: u32 = view.tasks.iter().map(|t| t.coming + t.unasked).sum();
-        if more > 0 {
+        if view.tasks.iter().any(|t| t.later() > 0.0) {
             return false;
         }
         let core = (0..view.tasks.len()).filter(|&t| view.tasks[t].held > 0);

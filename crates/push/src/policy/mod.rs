@@ -65,6 +65,18 @@ pub struct TaskView {
     pub unasked: u32,
 }
 
+impl TaskView {
+    /// Pages that have not arrived. Sums of many tasks' pages exceed 32 bits.
+    fn later(&self) -> f64 {
+        f64::from(self.coming) + f64::from(self.unasked)
+    }
+
+    /// Pages that are left.
+    fn left(&self) -> f64 {
+        f64::from(self.held) + self.later()
+    }
+}
+
 /// What a policy sees when a core or the link is free.
 #[derive(Clone, Debug, Default)]
 pub struct View {
@@ -185,6 +197,22 @@ pub fn is_flagged(index: u64, share: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_many_long_scans_are_counted() {
+        let long = TaskView { held: 1, coming: 1, unasked: u32::MAX };
+        let ms = Picos::from_micros(1_000);
+        let known = Known { link: ms, bus: Picos(1), fetch: Picos(1), cores: 2, host_cores: 1 };
+        let mut state = State::new(&Policy::Late, 3, known);
+        let view = View { tasks: vec![long; 3], cores: vec![None; 2], depth: 8, ..View::default() };
+        // Each is tried once; pages of all of them are left, so that a core takes the next one too.
+        for task in 0..3 {
+            assert_eq!(state.for_core(&view), Some(task));
+            state.core_done(task, ms, false);
+        }
+        assert!(state.for_core(&view).is_some());
+        assert!(state.for_link(&view).is_none_or(|task| task < 3));
+    }
 
     #[test]
     fn a_static_share_is_spread_evenly() {
