@@ -273,15 +273,8 @@ pub struct Quotas {
     pub lease: Picos,
 }
 
-/// The device's memory of one page of a task.
-#[derive(Clone, Copy, Debug, Default)]
-struct PageState {
-    newest: u16,
-    is_merged: bool,
-}
-
 /// Bytes that the device notes of one page of a task.
-pub(crate) const NOTE_BYTES: u64 = size_of::<PageState>() as u64;
+pub(crate) const NOTE_BYTES: u64 = (size_of::<u16>() + size_of::<bool>()) as u64;
 
 /// The number of an INIT, never given again: what tells a task from a later one of its number.
 pub type Generation = u64;
@@ -289,7 +282,11 @@ pub type Generation = u64;
 #[derive(Debug)]
 struct Task {
     generation: Generation,
-    pages: Vec<PageState>,
+    /// The latest attempt at each page that has reached the device. Notes of millions of pages are
+    /// zeros, which the system clears when a page is asked for, not INIT while others wait.
+    newest: Vec<u16>,
+    /// Whether each page is merged.
+    is_merged: Vec<bool>,
     merged: u32,
     under_way: u32,
     is_ending: bool,
@@ -393,8 +390,14 @@ impl Sessions {
             return Status::Refused;
         }
         self.generation += 1;
-        let (generation, pages) = (self.generation, vec![PageState::default(); pages as usize]);
-        let begun = Task { generation, pages, merged: 0, under_way: 0, is_ending: false };
+        let begun = Task {
+            generation: self.generation,
+            newest: vec![0; pages as usize],
+            is_merged: vec![false; pages as usize],
+            merged: 0,
+            under_way: 0,
+            is_ending: false,
+        };
         found.tasks.insert(task, begun);
         Status::Processed
     }
@@ -411,21 +414,21 @@ impl Sessions {
         let Some(task) = self.task(now, c.session, c.task) else {
             return Admission::Answered(Status::SessionGone);
         };
-        let is_ending = task.is_ending;
-        let Some(page) = task.pages.get_mut(c.page as usize) else {
+        let place = c.page as usize;
+        let Some(newest) = task.newest.get_mut(place) else {
             return Admission::Answered(Status::Refused);
         };
-        if is_ending {
+        if task.is_ending {
             return Admission::Answered(Status::SessionGone);
         }
-        if page.is_merged && !mutant!("push_page_counted_twice") {
+        if task.is_merged[place] && !mutant!("push_page_counted_twice") {
             return Admission::Answered(Status::Processed);
         }
         // An older attempt, or this one again: its answer is on the way or was thrown away.
-        if c.attempt <= page.newest {
+        if c.attempt <= *newest {
             return Admission::Answered(Status::Refused);
         }
-        page.newest = c.attempt;
+        *newest = c.attempt;
         task.under_way += 1;
         Admission::Admitted(task.generation)
     }
@@ -438,17 +441,17 @@ impl Sessions {
             |t: &&mut Task| t.generation == generation || mutant!("push_page_ends_in_a_later_task");
         let Some(task) = found.filter(is_own) else { return Status::SessionGone };
         task.under_way = task.under_way.saturating_sub(1);
-        let page = &mut task.pages[c.page as usize];
-        let is_double = page.is_merged && !mutant!("push_page_counted_twice");
+        let place = c.page as usize;
+        let is_double = task.is_merged[place] && !mutant!("push_page_counted_twice");
         if is_double {
             return Status::Processed;
         }
         match ending {
             // A later attempt is under way: this one's answer would be thrown away.
-            _ if page.newest != c.attempt => Status::Refused,
+            _ if task.newest[place] != c.attempt => Status::Refused,
             Ending::Shipped(status) => status,
             Ending::Computed => {
-                page.is_merged = true;
+                task.is_merged[place] = true;
                 task.merged += 1;
                 Status::Processed
             }
