@@ -298,6 +298,13 @@ struct Session {
     heard: Picos,
 }
 
+impl Session {
+    /// Whether a page of it is under way.
+    fn is_at_work(&self) -> bool {
+        self.tasks.values().any(|task| task.under_way > 0)
+    }
+}
+
 /// What the device does with a request for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -359,10 +366,9 @@ impl Sessions {
             // A lease without end: no session is forgotten, and none is looked at.
             return;
         }
-        let waits = |s: &Session| s.tasks.values().any(|t| t.under_way > 0);
         self.sessions.retain(|_, s| {
             let is_heard = now.saturating_sub(s.heard) <= lease;
-            is_heard || (waits(s) && !mutant!("push_slow_pages_end_leases"))
+            is_heard || (s.is_at_work() && !mutant!("push_slow_pages_end_leases"))
         });
     }
 
