@@ -10,7 +10,7 @@ use littoral_graph::Kind;
 use littoral_graph::builder::{BuildOptions, EdgeList, Hooks, Order, build_in_memory};
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::kernels::{
-    Answer, Kernel, Options, RunReport, Sources, Summary, UNREACHED_DISTANCE, Weights, run,
+    Answer, Kernel, Options, RunReport, Sources, Summary, UNREACHED_DISTANCE, Weights, check, run,
 };
 use littoral_graph::medium::{FlashDevice, Store, Transfer};
 
@@ -158,6 +158,33 @@ fn distances_of_any_range_are_those_of_dijkstra() {
     let zero: Vec<_> = (1..n).map(|v| (v - 1, v, 0.0)).collect();
     let (_, answer) = on_flash(&weighted(n, true, &zero), Kernel::Sssp(Weights::Stored), 0);
     assert_eq!(answer, Answer::Sssp(vec![0.0; n as usize]));
+}
+
+/// A sum above single precision is infinite, as the distance of a vertex without a path is.
+#[test]
+fn sums_above_single_precision_are_refused() {
+    let kernel = Kernel::Sssp(Weights::Stored);
+    let ask = |graph: &GraphFile, threads| {
+        let store = Store::in_dram(graph).unwrap();
+        let options = Options { threads, sources: vec![0], verify: true, ..Options::default() };
+        run(graph, &store, kernel, &options, &WallClock::new())
+    };
+    let far = [(0, 1, 3e38), (1, 2, 3e38), (2, 3, 1.0)];
+    let chain = weighted(5, true, &far);
+    // A way round, found after the sum that is too large.
+    let round = weighted(5, true, &[&far[..], &[(0, 4, 3.2e38), (4, 2, 1.0)]].concat());
+    for threads in [1, 2] {
+        let error = ask(&chain, threads).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.to_string().contains("from 0: the weights to 2 sum up"), "{error}");
+        let (_, answer) = ask(&round, threads).unwrap();
+        let wanted = vec![0.0, 3e38, 3.2e38, 3.2e38, 3.2e38];
+        assert_eq!(answer, Answer::Sssp(wanted), "{threads} threads");
+    }
+    // The verifier tells both from each other too.
+    let unreached = Answer::Sssp(vec![0.0, 3e38, f32::INFINITY, f32::INFINITY, f32::INFINITY]);
+    let error = check(&chain, kernel, 0, &unreached).unwrap_err();
+    assert_eq!(error.kind(), Kind::Refuted, "{error}");
 }
 
 #[test]

@@ -19,6 +19,9 @@
 //! - Bins cover [`BINS`] times delta; what lies beyond waits in one list and is sorted into bins
 //!   when those are empty, so hostile weights cannot make more bins. Checked by
 //!   `distances_of_any_range_are_those_of_dijkstra`.
+//! - A vertex whose least sum is above the range of single precision is told from one that no path
+//!   reaches: it waits beyond the bins until nothing else does, and then the run is refused.
+//!   Checked by `sums_above_single_precision_are_refused`.
 //!
 //! Deviations from the paper: none is known; its listing of SSSP is lost. Light and heavy arcs are
 //! not told apart, as in the GAP suite.
@@ -27,6 +30,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use littoral_base::mutant;
+
 use super::algorithm::{Algorithm, Figure, Given, Jobs, OptionSpec, Spec};
 use super::bits::words_u32;
 use super::hubs::{HubShare, Hubs};
@@ -34,7 +39,7 @@ use super::team::{Cursor, Member, Share, Stepped};
 use super::weights::{Weights, seeded_weight};
 use crate::edges::raw::prefetch;
 use crate::edges::{Edges, Item, ListWork, Part, Verdict, reads_of};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::format::Direction;
 use crate::format::file::GraphFile;
 use crate::lists::ListReader;
@@ -53,6 +58,9 @@ const SAMPLED_LISTS: u32 = 64;
 
 /// The distance of a vertex that no path reaches.
 pub const UNREACHED_DISTANCE: f32 = f32::INFINITY;
+/// Bits of the same while a run is under way: above those of infinity, which stand for a sum that
+/// left the range of single precision.
+const UNREACHED_BITS: u32 = u32::MAX;
 
 /// A vertex and the distance with which it was put into a bin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,9 +212,7 @@ impl<'g> Algorithm<'g> for Sssp<'g> {
                 true => self.relax::<SHARED, true, E>(me.id(), edges),
                 false => self.relax::<SHARED, false, E>(me.id(), edges),
             })?;
-            me.lead(|| {
-                self.advance();
-            })?;
+            me.all(|| if me.leads() { self.advance(source) } else { Ok(()) })?;
         }
         Ok(())
     }
@@ -267,7 +273,10 @@ fn rows(by_name: &ByName<'_>, distances: &[f32], top: usize) -> Table {
 }
 
 fn load(word: &AtomicU32) -> f32 {
-    f32::from_bits(word.load(Relaxed))
+    match word.load(Relaxed) {
+        UNREACHED_BITS => UNREACHED_DISTANCE,
+        bits => f32::from_bits(bits),
+    }
 }
 
 /// One over the width of a bin: twice the mean weight over the mean degree, so that about one arc
@@ -300,7 +309,7 @@ impl Sssp<'_> {
     fn clear(&self, id: usize) {
         let share = self.distance.len().div_ceil(self.members);
         let own = self.distance.chunks(share).nth(id).unwrap_or(&[]);
-        own.iter().for_each(|d| d.store(UNREACHED_DISTANCE.to_bits(), Relaxed));
+        own.iter().for_each(|d| d.store(UNREACHED_BITS, Relaxed));
         lock(&self.bins[id]).clear();
     }
 
@@ -321,7 +330,7 @@ impl Sssp<'_> {
     }
 
     /// Makes the lowest bin of all members the frontier, or ends.
-    fn advance(&self) {
+    fn advance(&self, source: u32) -> Result<()> {
         let mut frontier = self.frontier.write().unwrap_or_else(PoisonError::into_inner);
         frontier.clear();
         let mut window = lock(&self.window);
@@ -331,15 +340,39 @@ impl Sssp<'_> {
                 if !frontier.is_empty() {
                     *lock(&self.steps) += 1;
                     self.hand_out(&frontier);
-                    return;
+                    return Ok(());
                 }
                 window.current += 1;
             }
             match self.nearest() {
-                Some(base) => self.sort_far(&mut window, base),
-                None => return self.ended.store(true, Relaxed),
+                Some(least) if f32::from_bits(least.distance).is_finite() => {
+                    self.sort_far(&mut window, f32::from_bits(least.distance));
+                }
+                Some(beyond) if !mutant!("graph_sums_beyond_range_unreached") => {
+                    return Err(self.too_far(source, beyond.vertex));
+                }
+                _ => {
+                    self.ended.store(true, Relaxed);
+                    return Ok(());
+                }
             }
         }
+    }
+
+    /// Every path to `vertex` has a sum above the range of single precision.
+    #[cold]
+    fn too_far(&self, source: u32, vertex: u32) -> Error {
+        let (source, vertex) = match self.graph.names() {
+            Ok(names) => (names.name(source), names.name(vertex)),
+            Err(e) => return e,
+        };
+        let context = format!(
+            "shortest paths from {source}: the weights to {vertex} sum up to more than {:e}, the \
+             largest number of single precision; import the graph with smaller weights, or ask for \
+             one path by itself, which is summed in double precision",
+            f32::MAX
+        );
+        Error::new(Kind::Unsupported, context)
     }
 
     fn hand_out(&self, frontier: &[Entry]) {
@@ -360,15 +393,15 @@ impl Sssp<'_> {
         }
     }
 
-    /// The least distance beyond the bins, and superseded entries dropped.
-    fn nearest(&self) -> Option<f32> {
+    /// The entry of least distance beyond the bins, and superseded entries dropped.
+    fn nearest(&self) -> Option<Entry> {
         let mut least = None;
         for bins in &self.bins {
             let mut bins = lock(bins);
             bins.far.retain(|&entry| self.is_live(entry));
-            least = bins.far.iter().map(|e| e.distance).chain(least).min();
+            least = bins.far.iter().copied().chain(least).min_by_key(|e| e.distance);
         }
-        least.map(f32::from_bits)
+        least
     }
 
     /// Lets the bins begin at `base` and sorts into them what lay beyond.

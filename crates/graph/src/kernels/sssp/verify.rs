@@ -9,7 +9,8 @@ use crate::format::file::GraphFile;
 use crate::kernels::weights::{Weights, seeded_weight};
 use crate::verify::{Adjacency, check_length, refuted};
 
-/// Checks that `distances` are those of Dijkstra's algorithm, bit by bit.
+/// Checks that `distances` are those of Dijkstra's algorithm, bit by bit, and that no vertex is
+/// without a distance because its sum is above single precision.
 ///
 /// # Errors
 /// `Kind::Refuted` with the vertex; `Kind::Argument` without weights; `Kind::Io`, `Kind::Corrupt`.
@@ -55,5 +56,12 @@ fn dijkstra(graph: &GraphFile, weights: Weights, source: u32) -> Result<Vec<f32>
             }
         }
     }
-    Ok(distance)
+    let reached = (0u32..).zip(&distance).filter(|(_, d)| d.is_finite());
+    let beyond = reached
+        .flat_map(|(u, _)| lists.neighbours(u))
+        .find(|&v| distance[v as usize].is_infinite());
+    match beyond {
+        Some(v) => Err(refuted(format!("vertex {v}: single precision cannot hold its distance"))),
+        None => Ok(distance),
+    }
 }
