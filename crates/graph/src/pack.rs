@@ -81,7 +81,7 @@ pub(crate) struct Addresses {
     pub(crate) padding_words: u64,
 }
 
-/// As [`plan`], for lists of `words` words: 8 B a vertex instead of 24.
+/// As [`plan`], for lists of `words` words: 8 B a vertex instead of 24, and none a page.
 pub(crate) fn addresses(
     words: impl ExactSizeIterator<Item = u32>,
     layout: Layout,
@@ -93,14 +93,24 @@ pub(crate) fn addresses(
         addr.push(packer.place(v, degree as usize)?);
     }
     let padding_words = packer.padding_words + packer.open.drain_words() as u64;
-    Ok(Addresses { addr, pages: packer.used.len() as u32, padding_words })
+    Ok(Addresses { addr, pages: packer.pages, padding_words })
+}
+
+/// A page that lists are put into.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    page: u32,
+    /// Words used by lists.
+    used: u16,
 }
 
 struct Packer {
     layout: Layout,
     open: FreeSpace,
-    /// Words used by lists, a page.
-    used: Vec<u16>,
+    /// Pages so far.
+    pages: u32,
+    /// Words used by lists, all pages together.
+    listed_words: u64,
     /// (page, vertex) in order of placement; none when pages are not asked for their lists.
     placed: Option<Vec<(u32, u32)>>,
     padding_words: u64,
@@ -113,7 +123,8 @@ impl Packer {
         Packer {
             layout,
             open: FreeSpace::new(layout.capacity_words(), window),
-            used: Vec::new(),
+            pages: 0,
+            listed_words: 0,
             placed: Some(Vec::new()),
             padding_words: 0,
             pages_max: u32::try_from((1u64 << ADDR_BITS) / layout.page_words() as u64)
@@ -133,13 +144,13 @@ impl Packer {
 
     fn place_short(&mut self, v: u32, degree: usize) -> Result<u64> {
         let need = degree + ENTRY_WORDS;
-        let (page, free) = match self.open.take_best(need) {
+        let (open, free) = match self.open.take_best(need) {
             Some(found) => found,
             None => (self.new_page()?, self.layout.capacity_words()),
         };
-        let start = self.put(page, v, degree);
-        self.reopen(page, free - need);
-        Ok(u64::from(page) * self.layout.page_words() as u64 + start)
+        let filled = self.put(open, v, degree);
+        self.reopen(filled, free - need);
+        Ok(u64::from(open.page) * self.layout.page_words() as u64 + u64::from(open.used))
     }
 
     fn place_long(&mut self, v: u32, degree: usize) -> Result<u64> {
@@ -148,58 +159,57 @@ impl Packer {
         self.put(first, v, piece_words);
         let mut rest = degree - piece_words;
         while rest > 0 {
-            let (page, len) = (self.new_page()?, rest.min(piece_words));
-            self.put(page, v, len);
+            let (open, len) = (self.new_page()?, rest.min(piece_words));
+            let filled = self.put(open, v, len);
             rest -= len;
             if rest == 0 {
                 let slack = if mutant!("graph_pack_overfull") { 3 } else { 0 };
-                self.reopen(page, piece_words - len + slack);
+                self.reopen(filled, piece_words - len + slack);
             }
         }
-        Ok(u64::from(first) * self.layout.page_words() as u64)
+        Ok(u64::from(first.page) * self.layout.page_words() as u64)
     }
 
-    fn new_page(&mut self) -> Result<u32> {
-        let page = u32::try_from(self.used.len()).ok().filter(|&p| p < self.pages_max);
-        let page = page.ok_or_else(|| {
+    fn new_page(&mut self) -> Result<Open> {
+        if self.pages >= self.pages_max {
             let advice = match self.pages_max {
                 u32::MAX => "choose a larger page size",
                 _ => "a graph file addresses 4 TiB of them; split the graph",
             };
             let context = format!("lists take more than {} pages: {advice}", self.pages_max);
-            Error::new(Kind::Argument, context)
-        })?;
-        self.used.push(0);
-        Ok(page)
+            return Err(Error::new(Kind::Argument, context));
+        }
+        self.pages += 1;
+        Ok(Open { page: self.pages - 1, used: 0 })
     }
 
-    fn put(&mut self, page: u32, v: u32, len: usize) -> u64 {
+    /// Puts `len` words of a list behind those of `open`; answers the page with them.
+    fn put(&mut self, open: Open, v: u32, len: usize) -> Open {
+        let Open { page, used } = open;
         if let Some(placed) = &mut self.placed {
             placed.push((page, v));
         }
-        let used = &mut self.used[page as usize];
-        let start = u64::from(*used);
         let piece_words = self.layout.piece_words();
-        debug_assert!(start as usize + len <= piece_words, "page {page}: {len} from {start}");
-        *used += len as u16;
-        start
+        debug_assert!(usize::from(used) + len <= piece_words, "page {page}: {len} from {used}");
+        self.listed_words += len as u64;
+        Open { page, used: used + len as u16 }
     }
 
     /// Keeps a page open for later lists if one could still fit; closes the fullest of too many.
-    fn reopen(&mut self, page: u32, free: usize) {
+    fn reopen(&mut self, open: Open, free: usize) {
         if free <= ENTRY_WORDS {
             self.padding_words += free as u64;
         } else {
-            self.padding_words += self.open.insert(page, free) as u64;
+            self.padding_words += self.open.insert(open, free) as u64;
         }
     }
 
     fn finish(mut self, addr: Vec<u64>) -> Plan {
         self.padding_words += self.open.drain_words() as u64;
-        let pages = self.used.len();
+        let pages = self.pages as usize;
         let in_order = self.placed.unwrap_or_default();
-        let listed: usize = self.used.iter().map(|&used| usize::from(used)).sum();
-        let taken = (listed + ENTRY_WORDS * in_order.len()) as u64 + self.padding_words;
+        let entries = (ENTRY_WORDS * in_order.len()) as u64;
+        let taken = self.listed_words + entries + self.padding_words;
         debug_assert_eq!(taken, pages as u64 * self.layout.capacity_words() as u64, "words");
         let mut first = vec![0u32; pages + 1];
         for &(p, _) in &in_order {
@@ -214,13 +224,13 @@ impl Packer {
             placed[cursor[p as usize] as usize] = v;
             cursor[p as usize] += 1;
         }
-        Plan { addr, pages: pages as u32, placed, first, padding_words: self.padding_words }
+        Plan { addr, pages: self.pages, placed, first, padding_words: self.padding_words }
     }
 }
 
 /// Open pages by how many words they have free, with a bitmap of the sizes present.
 struct FreeSpace {
-    by_free: Vec<Vec<u32>>,
+    by_free: Vec<Vec<Open>>,
     present: Vec<u64>,
     count: usize,
     window: usize,
@@ -249,7 +259,7 @@ impl FreeSpace {
         None
     }
 
-    fn pop(&mut self, free: usize) -> u32 {
+    fn pop(&mut self, free: usize) -> Open {
         let pages = &mut self.by_free[free];
         let page = pages.pop().expect("invariant: the bitmap tells which sizes are present");
         if pages.is_empty() {
@@ -259,14 +269,14 @@ impl FreeSpace {
         page
     }
 
-    fn take_best(&mut self, need: usize) -> Option<(u32, usize)> {
+    fn take_best(&mut self, need: usize) -> Option<(Open, usize)> {
         let free = self.smallest(need)?;
         Some((self.pop(free), free))
     }
 
     /// Adds a page; returns the words lost by closing the fullest one, if the window was full.
-    fn insert(&mut self, page: u32, free: usize) -> usize {
-        self.by_free[free].push(page);
+    fn insert(&mut self, open: Open, free: usize) -> usize {
+        self.by_free[free].push(open);
         self.present[free / 64] |= 1 << (free % 64);
         self.count += 1;
         if self.count <= self.window {

@@ -6,6 +6,8 @@
 //! - Scans of the edges hand out the arcs of one range of buckets each; the arcs of a scan take at
 //!   most as much room as the edges, or one bucket.
 //!   Checked by `temporary_files_hold_at_most_2_2_times_the_edges`.
+//! - Nothing is kept per page: a file of any length is cut into at most [`BUCKETS_MAX`] buckets.
+//!   Checked by `cuts_take_no_memory_per_page`.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,7 +30,6 @@ pub(super) const BUCKETS_MAX: u32 = 1 << 16;
 pub(super) struct Cuts {
     /// The first page of each bucket, then the number of pages.
     bounds: Vec<u32>,
-    of_page: Vec<u32>,
     page_shift: u32,
 }
 
@@ -36,25 +37,27 @@ impl Cuts {
     /// Buckets of `bucket_pages` pages, longer where a list goes on.
     pub(super) fn new(table: &VertexTable, layout: Layout, pages: u32, bucket_pages: u32) -> Self {
         let page_shift = layout.page_words().trailing_zeros();
-        let mut goes_on = vec![false; pages as usize];
+        let (mut bounds, mut next) = (vec![0u32], u64::from(bucket_pages));
+        let mut cut_before = |goes_on: Range<u64>| {
+            debug_assert!(bounds.last().is_none_or(|&b| u64::from(b) < next), "cuts ascend");
+            while next < goes_on.start {
+                bounds.push(next as u32);
+                next += u64::from(bucket_pages);
+            }
+            next = next.max(goes_on.end);
+        };
+        // Long lists take new pages one after another, so their pages ascend with their vertices.
         for v in 0..table.len() {
             let list = table.list(v);
-            let count = list.degree.div_ceil(layout.piece_arcs() as u32) as usize;
+            let count = list.degree.div_ceil(layout.piece_arcs() as u32);
             if count > 1 {
-                let first = (list.addr >> page_shift) as usize;
-                goes_on[first + 1..first + count].fill(true);
+                let first = list.addr >> page_shift;
+                cut_before(first + 1..first + u64::from(count));
             }
         }
-        let (mut bounds, mut of_page) = (vec![0], Vec::with_capacity(pages as usize));
-        for page in 0..pages {
-            let first = bounds[bounds.len() - 1];
-            if page - first >= bucket_pages && !goes_on[page as usize] {
-                bounds.push(page);
-            }
-            of_page.push(bounds.len() as u32 - 1);
-        }
+        cut_before(u64::from(pages)..u64::from(pages));
         bounds.push(pages);
-        Cuts { bounds, of_page, page_shift }
+        Cuts { bounds, page_shift }
     }
 
     /// The bucket of each vertex of the edges, by the address of its list.
@@ -79,7 +82,8 @@ impl Cuts {
 
     #[inline(always)]
     fn of(&self, addr: u64) -> usize {
-        self.of_page[(addr >> self.page_shift) as usize] as usize
+        let page = (addr >> self.page_shift) as u32;
+        self.bounds.partition_point(|&first| first <= page) - 1
     }
 
     /// Ranges of at most `fan_out` buckets with at most `arcs` arcs, or one bucket.
@@ -262,5 +266,53 @@ impl<R: Record> Settled<R> {
         }
         R::sort(arcs);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::pack::addresses;
+
+    #[test]
+    fn a_bucket_ends_at_the_first_page_that_no_list_goes_on_in() {
+        let layout = Layout::new(512).unwrap();
+        // Lists of up to six pages, and short ones behind their ends.
+        let degrees: Vec<u32> = (0..400u32).map(|v| v * 7919 % 700).collect();
+        let placed = addresses(degrees.iter().copied(), layout, 4).unwrap();
+        let (pages, table) = (placed.pages, VertexTable::encode_in(placed.addr, &degrees));
+        let page_of = |addr: u64| (addr / layout.page_words() as u64) as u32;
+        let goes_on: BTreeSet<u32> = (0..table.len())
+            .map(|v| table.list(v))
+            .flat_map(|list| layout.pieces(list.addr, list.degree).skip(1))
+            .map(|piece| page_of(piece.addr))
+            .collect();
+        for bucket_pages in [1, 2, 3, 7, 50, pages, u32::MAX] {
+            let mut wanted = vec![0u32];
+            for page in 1..pages {
+                let first = wanted[wanted.len() - 1];
+                if page - first >= bucket_pages && !goes_on.contains(&page) {
+                    wanted.push(page);
+                }
+            }
+            wanted.push(pages);
+            let cuts = Cuts::new(&table, layout, pages, bucket_pages);
+            assert_eq!(cuts.bounds, wanted, "buckets of {bucket_pages} pages");
+            for list in (0..table.len()).map(|v| table.list(v)).filter(|list| list.degree > 0) {
+                assert!(cuts.pages(cuts.of(list.addr)).contains(&page_of(list.addr)));
+            }
+        }
+    }
+
+    /// 4 TiB of pages: tables of them would take 5 GiB.
+    #[test]
+    fn cuts_take_no_memory_per_page() {
+        let (layout, pages) = (Layout::new(4096).unwrap(), 1u32 << 30);
+        let last = u64::from(pages - 1) * layout.page_words() as u64;
+        let table = VertexTable::encode(&[0, last], &[1, 1]);
+        let cuts = Cuts::new(&table, layout, pages, pages / 4);
+        assert_eq!((cuts.count(), cuts.of(0), cuts.of(last)), (4, 0, 3));
     }
 }

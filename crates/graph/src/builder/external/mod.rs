@@ -9,7 +9,8 @@
 //! - The file is byte for byte that of [`super::write`] for the same edges and options. Checked by
 //!   `the_file_is_the_one_made_in_memory`.
 //! - Memory stays within [`Budget::bytes`]; what does not fit is refused with what would be needed.
-//!   Checked by `what_does_not_fit_the_memory_is_refused_with_what_would`.
+//!   Checked by `what_does_not_fit_the_memory_is_refused_with_what_would`,
+//!   `buckets_that_do_not_fit_the_memory_are_refused_with_what_would`.
 //! - Temporary files have no names ([`spill`]), so nothing of them remains, however a build ends.
 //!   Checked by `an_interrupt_at_any_step_ends_the_build`.
 
@@ -174,6 +175,22 @@ impl Budget {
             return Err(self.short(least, &format!("{vertices} vertices take")));
         }
         Ok(self.bytes - tables)
+    }
+
+    /// How many pages a bucket has, so that one that holds the longest list too fits into `room`.
+    ///
+    /// # Errors
+    /// `Kind::Memory` when as many buckets as there may be take more each.
+    fn bucket_pages(&self, room: u64, layout: Layout, pages: u32, longest: u64) -> Result<u32> {
+        let page_bytes = BUCKET_OVER_PAGES * layout.page_bytes() as u64;
+        let fewest = u64::from(pages.div_ceil(BUCKETS_MAX).max(1));
+        let least = longest + fewest * page_bytes;
+        if least > room {
+            let needed = self.bytes - room + least;
+            return Err(self.short(needed, &format!("lists in {pages} pages take")));
+        }
+        let bytes = (room / 2).min(room - longest) / self.bucket_split;
+        Ok((bytes / page_bytes).clamp(fewest, u64::from(u32::MAX)) as u32)
     }
 }
 
@@ -492,10 +509,8 @@ impl Build {
         if direction == Direction::Out {
             header.generation = littoral_base::codec::crc(bytemuck::cast_slice(table.entries()));
         }
-        let bucket_bytes = self.room / 2 / self.budget.bucket_split;
-        let bucket_pages = bucket_bytes / (BUCKET_OVER_PAGES * self.layout.page_bytes() as u64);
-        let fewest = placed.pages.div_ceil(BUCKETS_MAX).max(1);
-        let bucket_pages = bucket_pages.clamp(u64::from(fewest), u64::from(u32::MAX)) as u32;
+        let bucket_pages =
+            self.budget.bucket_pages(self.room, self.layout, placed.pages, longest)?;
         let cuts = Cuts::new(&table, self.layout, placed.pages, bucket_pages);
         let numbering = Numbering { rank: &ranked.rank, by_rank: ranked.name.is_none() };
         let buffer_bytes = (self.room / 2) as usize;

@@ -174,6 +174,25 @@ fn a_bucket_of_the_shortest_lists_takes_less_than_its_share() {
 }
 
 #[test]
+fn buckets_that_do_not_fit_the_memory_are_refused_with_what_would() {
+    let budget = Budget::new(MEMORY_MIN).unwrap();
+    let (room, layout) = (MEMORY_MIN / 2, Layout::new(4096).unwrap());
+    let pages = |pages, longest| budget.bucket_pages(room, layout, pages, longest);
+    let page = BUCKET_OVER_PAGES * 4096;
+    assert_eq!(u64::from(pages(1000, 0).unwrap()), room / 2 / page);
+    // A bucket that holds a long list holds less beside it.
+    assert_eq!(pages(1000, room - 3 * page).unwrap(), 3);
+    let refused = pages(1000, room).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Memory);
+    // 65536 buckets of what fits, and one page more.
+    let most = (room / page) as u32 * BUCKETS_MAX;
+    assert_eq!(u64::from(pages(most, 0).unwrap()), room / page);
+    let refused = pages(most + 1, 0).unwrap_err().to_string();
+    let words = format!("lists in {} pages take more than --memory 8", most + 1);
+    assert!(refused.contains(&words), "{refused}");
+}
+
+#[test]
 fn the_plan_is_stated_before_the_first_edge() {
     let folder = tempfile::tempdir().unwrap();
     let options = BuildOptions::default();
