@@ -122,9 +122,12 @@ pub struct Uring {
 /// The system's words.
 pub fn available() -> std::result::Result<(), String> {
     static PROBE: OnceLock<std::result::Result<(), String>> = OnceLock::new();
+    let refused = |why: &str| Err(format!("io_uring is not available here: {why}"));
     let probe = || match io_uring::IoUring::new(2) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(format!("io_uring is not available here: {e}")),
+        // `park` waits with a time limit.
+        Ok(ring) if ring.params().is_feature_ext_arg() => Ok(()),
+        Ok(_) => refused("the kernel cannot wait with a time limit, as Linux 5.11 can"),
+        Err(e) => refused(&e.to_string()),
     };
     PROBE.get_or_init(probe).clone()
 }
