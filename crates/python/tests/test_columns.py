@@ -196,6 +196,14 @@ def test_sparse_matrices():
         from_scipy(ones)
 
 
+def test_parts_of_an_entry_of_a_sparse_matrix_are_summed_up():
+    parts = (numpy.array([1.0, 2.0, 5.0]), (numpy.array([0, 0, 1]), numpy.array([1, 1, 2])))
+    matrix = scipy.sparse.coo_array(parts, shape=(3, 3))
+    graph = from_scipy(matrix, directed=True, weighted=True)
+    assert graph.edges == 2 and graph.sssp(0).tolist() == [0.0, 3.0, 8.0]
+    assert matrix.nnz == 3, "the matrix stays as it was"
+
+
 def test_networkx_graphs_keep_their_nodes():
     import networkx
 

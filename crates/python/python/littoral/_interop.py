@@ -15,6 +15,9 @@ Graph = _graph.Graph
 def from_scipy(matrix: Any, *, directed: bool = False, weighted: bool = False) -> Any:
     """The graph of a square sparse matrix or array: an edge for each stored entry.
 
+    Parts of one entry are summed up, as scipy does. Without a direction an edge has the lesser
+    value of its two entries.
+
     >>> import numpy, scipy.sparse
     >>> entries = (numpy.ones(2), (numpy.array([0, 1]), numpy.array([1, 2])))
     >>> from_scipy(scipy.sparse.coo_array(entries, shape=(4, 4)))
@@ -26,7 +29,10 @@ def from_scipy(matrix: Any, *, directed: bool = False, weighted: bool = False) -
     if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
         what = f"the matrix has shape {matrix.shape}; a graph's is square"
         raise _of("Argument", "Usage", what)
-    entries = matrix.tocoo()
+    entries = matrix.tocoo(copy=weighted)
+    if weighted:
+        # The value of an entry that is stored in parts is their sum.
+        entries.sum_duplicates()
     weight = entries.data if weighted else None
     return Graph.from_arrays(
         entries.row, entries.col, weight, vertices=matrix.shape[0], directed=directed
