@@ -4,7 +4,7 @@
 //! the ring has no locked instructions because it never meets another thread.
 
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
@@ -53,18 +53,24 @@ pub fn run_on_cores<T: Send>(
     pinning: Pinning,
     work: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>> {
+    if pinning == Pinning::Free {
+        // Which processors there are is not asked: with more than a set holds, no answer fits.
+        return match cores.get() {
+            1 => Ok(vec![work(0)]),
+            cores => run_threads(cores, Builder::new, |_| Ok(()), work),
+        };
+    }
     let allowed = affinity()?;
     let processors = processors_of(&allowed);
-    let place = |core: usize| match pinning {
-        Pinning::Free => Ok(()),
-        Pinning::Pinned => pin(processors[core % processors.len()]),
-    };
-    if cores.get() == 1 {
-        place(0)?;
-        let answer = work(0);
-        return set_affinity(&allowed).map(|()| vec![answer]);
+    let place = |core: usize| pin(processors[core % processors.len()]);
+    if cores.get() > 1 {
+        return run_threads(cores.get(), Builder::new, place, work);
     }
-    run_threads(cores.get(), Builder::new, place, work)
+    place(0)?;
+    let answer = catch_unwind(AssertUnwindSafe(|| work(0)));
+    let left = set_affinity(&allowed);
+    let answer = answer.unwrap_or_else(|panic| resume_unwind(panic));
+    left.map(|()| vec![answer])
 }
 
 /// Runs `work` in `cores` threads of `builder` once all of them are started and placed.
@@ -181,6 +187,16 @@ mod tests {
             std::thread::current().id() == here
         });
         assert_eq!(same.unwrap(), [true]);
+        assert_eq!(processors_of(&affinity().unwrap()), before);
+    }
+
+    #[test]
+    fn a_panic_on_one_core_leaves_the_affinity_as_it_was() {
+        let before = processors_of(&affinity().unwrap());
+        let outcome = catch_unwind(|| {
+            run_on_cores(NonZeroUsize::MIN, Pinning::Pinned, |core| assert_ne!(core, 0, "told to"))
+        });
+        assert!(outcome.is_err());
         assert_eq!(processors_of(&affinity().unwrap()), before);
     }
 
