@@ -129,11 +129,22 @@ impl Labels {
     }
 }
 
+/// Whether numbers of which `most` is the largest are dense.
+fn are_dense(most: u64, vertices: u32) -> bool {
+    most / 4 <= u64::from(vertices)
+}
+
+/// Bytes that [`Names::new`] takes to put numbers in order.
+pub(crate) fn order_bytes(numbers: &[u64], vertices: u32) -> u64 {
+    let most = numbers.iter().copied().max().unwrap_or(0);
+    4 * if are_dense(most, vertices) { most + 1 } else { u64::from(vertices) }
+}
+
 /// Vertices by ascending number. Numbers that are dense are put in their places without comparing.
 fn ascending(numbers: &[u64], vertices: u32) -> Vec<u32> {
     const FREE: u32 = u32::MAX;
     let most = numbers.iter().copied().max().unwrap_or(0);
-    if most / 4 <= u64::from(vertices) {
+    if are_dense(most, vertices) {
         let mut places = vec![FREE; most as usize + 1];
         (0..vertices).zip(numbers).for_each(|(v, &number)| places[number as usize] = v);
         places.retain(|&v| v != FREE);

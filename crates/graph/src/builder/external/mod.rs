@@ -39,7 +39,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::header::{Header, SectionKind};
 use crate::format::vertices::VertexTable;
 use crate::format::{Direction, Layout, VERTICES_MAX};
-use crate::names::{Labels, Names, TextNames};
+use crate::names::{Labels, Names, TextNames, order_bytes};
 use crate::pack::addresses;
 
 /// The least memory that a build out of core takes.
@@ -583,13 +583,14 @@ impl HeldLabels {
         vertices: u32,
         scratch: &Rc<Scratch>,
     ) -> Result<HeldLabels> {
-        // In the end names lie in memory twice, while they are put into the order of ids.
-        let held = match &labels {
-            Labels::Identity => 0,
-            Labels::Numbers(names) => 8 * names.len() as u64,
-            Labels::Text(names) => names.bytes_held(),
+        // In the end names lie in memory twice, while they are put into the order of ids, and then
+        // once, beside what sorts them.
+        let (held, sorting) = match &labels {
+            Labels::Identity => (0, 0),
+            Labels::Numbers(names) => (8 * names.len() as u64, order_bytes(names, vertices)),
+            Labels::Text(names) => (names.bytes_held(), 4 * u64::from(vertices)),
         };
-        let needed = 2 * held + 4 * u64::from(vertices);
+        let needed = (2 * held + 4 * u64::from(vertices)).max(held + sorting);
         if needed > budget.bytes {
             return Err(budget.short(needed, "the names of vertices take"));
         }

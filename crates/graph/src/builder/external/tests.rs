@@ -158,6 +158,15 @@ fn what_does_not_fit_the_memory_is_refused_with_what_would() {
     let scratch = Scratch::new(Path::new("."));
     let refused = HeldLabels::new(labels, &budget, 100_000, &scratch).err().unwrap();
     assert!(refused.to_string().contains("names"), "{refused}");
+    // Numbers with gaps are sorted in a table that has a place for each up to the largest.
+    for (gap, each) in [(1, 20), (4, 24), (5, 20)] {
+        for (vertices, fits) in [(MEMORY_MIN / each, true), (MEMORY_MIN / each + 1, false)] {
+            let labels = Labels::Numbers((0..vertices).rev().map(|v| v * gap).collect());
+            let scratch = Scratch::new(&std::env::temp_dir());
+            let held = HeldLabels::new(labels, &budget, vertices as u32, &scratch);
+            assert_eq!(held.is_ok(), fits, "{vertices} vertices, a gap of {gap}");
+        }
+    }
 }
 
 #[test]
