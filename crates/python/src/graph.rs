@@ -508,13 +508,10 @@ impl Graph {
         threads: Option<usize>,
     ) -> PyResult<(Bound<'py, PyArray1<f32>>, Bound<'py, PyDict>)> {
         let dangling = Dangling::named(dangling).map_err(|e| raised(py, &e))?;
-        let options = PageRankOptions {
-            tolerance: tol,
-            iterations_max: max_iter,
-            dangling,
-            ..PageRankOptions::default()
-        };
-        let options = options.damped(damping).map_err(|e| raised(py, &e))?;
+        let options =
+            PageRankOptions { iterations_max: max_iter, dangling, ..PageRankOptions::default() };
+        let options = options.damped(damping).and_then(|options| options.within(tol));
+        let options = options.map_err(|e| raised(py, &e))?;
         let (summary, answer) = self.run(py, Kernel::PageRank(options), None, threads)?;
         let ranks = self.by_row(answer!(PageRank, answer)).into_pyarray(py);
         let how = PyDict::new(py);

@@ -179,6 +179,9 @@ def test_errors_have_classes_of_the_standard_library(tmp_path):
         ring(9).bfs(2.5)
     with pytest.raises(errors.ArgumentError, match="weights"):
         ring(9).sssp(0)
+    for tol in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(errors.ArgumentError, match="tolerance"):
+            ring(9).pagerank(tol=tol)
     for threads in (0, 10**8):
         with pytest.raises(errors.ArgumentError, match="threads"):
             ring(9).components(threads=threads)

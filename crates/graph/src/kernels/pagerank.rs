@@ -107,6 +107,18 @@ impl PageRankOptions {
         let what = format!("--damping {damping}: it is at least 0 and less than 1");
         Err(Error::new(Kind::Argument, what))
     }
+
+    /// These options with the tolerance `tolerance`.
+    ///
+    /// # Errors
+    /// `Kind::Argument` unless it is finite and above 0.
+    pub fn within(self, tolerance: f64) -> Result<PageRankOptions> {
+        if tolerance.is_finite() && tolerance > 0.0 {
+            return Ok(PageRankOptions { tolerance, ..self });
+        }
+        let what = format!("--tolerance {tolerance}: it is a finite number above 0");
+        Err(Error::new(Kind::Argument, what))
+    }
 }
 
 impl Default for PageRankOptions {
@@ -263,11 +275,7 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
         }
         if let Some(tolerance) = given("tolerance") {
             let legal = "a finite number above 0";
-            options.tolerance = number("tolerance", &tolerance, legal)?;
-            if !(options.tolerance.is_finite() && options.tolerance > 0.0) {
-                let what = format!("--tolerance {tolerance}: it is {legal}");
-                return Err(Error::new(Kind::Argument, what));
-            }
+            options = options.within(number("tolerance", &tolerance, legal)?)?;
         }
         Ok(options)
     }

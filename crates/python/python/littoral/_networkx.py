@@ -311,8 +311,8 @@ def _pagerank_refuses(
         return "alpha is not between 0 and 1"
     if personalization is not None or nstart is not None or dangling is not None:
         return "personalization, nstart and dangling are not taken"
-    if tol < 1e-7 or max_iter < 1:
-        return "ranks are of single precision: tol is at least 1e-7"
+    if not 1e-7 <= tol < float("inf") or max_iter < 1:
+        return "ranks are of single precision: tol is at least 1e-7, and finite"
     return _simple(G) or _loopless(G) or _unweighted(G, weight)
 
 
