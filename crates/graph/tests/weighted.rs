@@ -143,6 +143,16 @@ fn steps(report: &RunReport) -> u64 {
     }
 }
 
+/// Bins of the width 1 would be gone through for each of the distances.
+#[test]
+fn few_lists_of_large_weights_take_few_steps() {
+    let n = 6400u32;
+    let arcs: Vec<_> = (2..5000).map(|v| (1, v, v as f32 * 1e6)).collect();
+    let star = weighted(n, true, &arcs);
+    let (report, _) = on_flash(&star, Kernel::Sssp(Weights::Stored), 1);
+    assert!(steps(&report) < 10, "{} steps", steps(&report));
+}
+
 #[test]
 fn distances_of_any_range_are_those_of_dijkstra() {
     // From the least to the largest weights of single precision: far more than there are bins.

@@ -55,6 +55,9 @@ const ENTRIES_CHUNK: u64 = 64;
 const OWN_MAX: usize = 1024;
 /// Lists that the mean weight is estimated from.
 const SAMPLED_LISTS: u32 = 64;
+/// The narrowest and the widest bin: such that one over them is a normal number too.
+const DELTA_MIN: f64 = 1e-37;
+const DELTA_MAX: f64 = 1e37;
 
 /// The distance of a vertex that no path reaches.
 pub const UNREACHED_DISTANCE: f32 = f32::INFINITY;
@@ -288,16 +291,21 @@ fn per_delta(graph: &GraphFile, weights: Weights) -> f32 {
         _ => 128.0,
     };
     let degree = graph.header().arcs as f64 / f64::from(graph.vertices());
-    let delta = (2.0 * mean / degree.max(1.0)) as f32;
-    if delta.is_normal() && (1.0 / delta).is_normal() { 1.0 / delta } else { 1.0 }
+    1.0 / (2.0 * mean / degree.max(1.0)).clamp(DELTA_MIN, DELTA_MAX) as f32
 }
 
+/// The mean over the first list of each of [`SAMPLED_LISTS`] parts of the vertices: where there are
+/// arcs, few as their owners may be, there is a mean.
 fn mean_weight(graph: &GraphFile) -> Option<f64> {
     let mut reader = ListReader::new(graph, Direction::Out);
     let (mut sum, mut count) = (0f64, 0u64);
-    for i in 0..SAMPLED_LISTS {
-        let vertex = u64::from(i) * u64::from(graph.vertices()) / u64::from(SAMPLED_LISTS);
-        let (_, weights) = reader.list(vertex as u32).ok()?;
+    let begin = |part: u32| {
+        (u64::from(part) * u64::from(graph.vertices()) / u64::from(SAMPLED_LISTS)) as u32
+    };
+    for part in 0..SAMPLED_LISTS {
+        let mut vertices = begin(part)..begin(part + 1);
+        let Some(vertex) = vertices.find(|&v| graph.outgoing().degree(v) > 0) else { continue };
+        let (_, weights) = reader.list(vertex).ok()?;
         sum += weights.iter().map(|&w| f64::from(w)).sum::<f64>();
         count += weights.len() as u64;
     }
