@@ -159,6 +159,7 @@ fn refuse_all(device: &impl ReadDevice) {
         device.kick();
         device.reap();
         assert_eq!(device.poll(Slot(0)), Some(Status::Refused), "{addr} {len}");
+        assert_eq!(device.request(Slot(0)), Some((addr, len)));
         device.release(Slot(0));
         assert!(device.is_free(Slot(0)));
     }
@@ -192,6 +193,7 @@ fn shrink(device: &impl ReadDevice, file: &Sample, len: u64) {
     }
     assert_eq!(device.poll(Slot(0)), Some(Status::Os));
     assert!(device.last_error().is_some());
+    assert_eq!(device.request(Slot(0)), Some((12_288, 4096)), "the read that failed has a place");
     assert_eq!(device.poll(Slot(1)), Some(Status::Ok));
     assert_eq!(device.copy(Slot(1)), &file.bytes[4096..8192]);
 }

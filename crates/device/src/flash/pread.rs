@@ -169,6 +169,7 @@ impl ReadDevice for Pread {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        self.slots.ask(slot, addr, len);
         if !is_legal(&self.limits, addr, len) {
             self.buffers.change(slot.index(), Vec::clear);
             self.slots.finish_at_issue(slot, Status::Refused);
@@ -224,6 +225,10 @@ impl ReadDevice for Pread {
             drop(wait);
         }
         self.reap();
+    }
+
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        self.slots.request(slot)
     }
 
     fn last_error(&self) -> Option<String> {

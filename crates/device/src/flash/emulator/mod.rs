@@ -469,6 +469,7 @@ impl ReadDevice for Emulator {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        self.slots.ask(slot, addr, len);
         let granule = self.limits.granule_bytes;
         let whole = len > 0 && len.is_multiple_of(granule);
         if !whole || !is_legal(&self.limits, addr, len) {
@@ -517,6 +518,10 @@ impl ReadDevice for Emulator {
 
     fn is_free(&self, slot: Slot) -> bool {
         self.slots.is_free(slot)
+    }
+
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        self.slots.request(slot)
     }
 }
 

@@ -228,7 +228,7 @@ impl Uring {
             return self.push(slot, request);
         }
         let status = status_of(&e);
-        self.note(format!("reading {} bytes at {}: {e}", request.wanted, request.addr));
+        self.note(e.to_string());
         self.slots.complete(slot, status);
     }
 
@@ -262,6 +262,7 @@ impl ReadDevice for Uring {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
+        self.slots.ask(slot, addr, len);
         if !is_legal(&self.limits, addr, len) {
             self.requests[slot.index()].set(Request::default());
             self.slots.finish_at_issue(slot, Status::Refused);
@@ -318,6 +319,10 @@ impl ReadDevice for Uring {
             self.entered("waiting for answers", self.ring.wait(want, timeout));
             self.drain();
         }
+    }
+
+    fn request(&self, slot: Slot) -> Option<(u64, u32)> {
+        self.slots.request(slot)
     }
 
     fn last_error(&self) -> Option<String> {
