@@ -21,6 +21,8 @@
 //! - Pages are used in the order of answers, so the number of iterations may depend on a device's
 //!   latency; what an iteration reads does not. Checked by
 //!   `counts_of_other_kernels_do_not_depend_on_latency`.
+//! - An interrupt ends an iteration, which reads the whole file, behind the page at hand. Checked
+//!   by `an_iteration_ends_behind_the_page_at_hand_once_it_is_interrupted`.
 
 use std::cell::{Cell, RefCell};
 use std::str::FromStr;
@@ -444,6 +446,7 @@ impl PageRank<'_> {
         partial.fill(Partial::default());
         let work = Pull::<SHARED> {
             pagerank: self,
+            me,
             base: load(&self.base),
             share: Share::new(&self.cursor),
             sums: Cell::new(Sums::default()),
@@ -527,6 +530,7 @@ fn rank_sums(rank: f32, change: f32, hands_on: bool) -> Sums {
 /// One iteration over pages.
 struct Pull<'p, const SHARED: bool> {
     pagerank: &'p PageRank<'p>,
+    me: Member<'p>,
     base: f32,
     share: Share<'p, SHARED>,
     sums: Cell<Sums>,
@@ -559,6 +563,10 @@ impl<const SHARED: bool> Pull<'_, SHARED> {
 
 impl<const SHARED: bool> PageWork for Pull<'_, SHARED> {
     fn next(&self) -> Option<u32> {
+        // The step then ends with the interrupt, so pages that were left out are never missed.
+        if self.me.is_interrupted() {
+            return None;
+        }
         self.share.next().map(|i| i as u32)
     }
 
@@ -595,4 +603,40 @@ fn sum_of(values: &[AtomicU32], list: &[u32]) -> Option<f32> {
         }
     }
     Some((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
+    use crate::edges::hint::Hint;
+    use crate::edges::resident::{Hints, Resident};
+    use crate::edges::verified::Verified;
+    use crate::kernels::team::Team;
+
+    #[test]
+    fn an_iteration_ends_behind_the_page_at_hand_once_it_is_interrupted() {
+        let list = EdgeList::new(5000, true, (1..5000).map(|v| [v - 1, v]).collect());
+        let options = BuildOptions::default();
+        let (image, _) = build_in_memory(list, &options, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let words = graph.as_image().unwrap().chunks_exact(4);
+        let words: Vec<u32> = words.map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
+        let (hints, verified) = (Hints::default(), Verified::default());
+        let pages = u64::from(Place::new(&graph, Direction::In).page_count());
+        let reads = |is_interrupted: bool| {
+            let flag = Arc::new(AtomicBool::new(is_interrupted));
+            let team = Team::new(1).interrupted_by(Some(flag));
+            let pagerank = PageRank::new(&graph, PageRankOptions::default(), 1);
+            pagerank.cursor.reset(pages, pages);
+            let (bytes, hint) = (bytemuck::cast_slice(&words), Some(Hint::None));
+            let edges = Resident::new(&graph, bytes, hint, &hints, &verified).unwrap();
+            pagerank.pull::<false, _>(Member::new(&team, 0), &edges).unwrap();
+            edges.traffic().reads_count
+        };
+        assert!(pages > 1, "an iteration has several pages");
+        assert_eq!((reads(false), reads(true)), (pages, 0));
+    }
 }

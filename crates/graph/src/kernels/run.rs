@@ -45,7 +45,8 @@ pub struct Options {
     pub sources: Vec<u32>,
     /// Whether to check every answer.
     pub verify: bool,
-    /// Ends the run with `Kind::Interrupted` after the step in which it is set.
+    /// Ends the run with `Kind::Interrupted` after the step in which it is set, or after the page
+    /// where a step reads pages.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
