@@ -52,6 +52,12 @@ pub type Error = littoral_base::error::Error<Kind>;
 /// A graph result.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The end of work that the user interrupted before it had an answer.
+#[cold]
+pub(crate) fn interrupted() -> Error {
+    Error::new(Kind::Interrupted, "interrupted; there is no answer")
+}
+
 /// A failed operating-system call on a path.
 #[cold]
 pub(crate) fn io(doing: &str, path: &Path, source: std::io::Error) -> Error {

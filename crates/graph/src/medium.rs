@@ -11,10 +11,13 @@
 //! Invariants
 //! - The device holds the graph: contents are put there, or its header is compared. Checked by
 //!   `a_device_that_holds_something_else_is_refused`.
+//! - An interrupt ends a step on a device amid its reads. Checked by
+//!   `an_interrupt_ends_a_step_on_a_device_amid_its_reads`.
 //! - Frames that hold all edges hold every piece of every list with its weights. Checked by
 //!   `frames_hold_every_piece_of_a_long_list_with_its_weights`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use littoral_base::clock::ClockKind;
 use littoral_base::mutant;
@@ -245,12 +248,13 @@ impl Store {
         }
     }
 
-    /// Takes this thread's handle and runs `work` on it.
+    /// Takes this thread's handle and runs `work` on it. Once `interrupt` is set, reads of a step
+    /// from a device end with `Kind::Interrupted`, long as the step may be.
     pub(crate) fn with_edges<V: Visit>(
         &self,
         graph: &GraphFile,
         members: usize,
-        contexts: Option<u32>,
+        (contexts, interrupt): (Option<u32>, Option<Arc<AtomicBool>>),
         work: V,
     ) -> Result<V::Output> {
         if let Some(region) = self.device.resident() {
@@ -259,7 +263,8 @@ impl Store {
         let handle = self.device.handle(members, FILE_SLOTS).map_err(device_error)?;
         let by_law = self.device.paced_options().map_or(FILE_CONTEXTS, littles);
         let contexts = contexts.or(self.contexts).unwrap_or(by_law);
-        let ring = RingOptions::with_contexts(Contexts::Fixed(contexts));
+        let ring =
+            RingOptions { interrupt, ..RingOptions::with_contexts(Contexts::Fixed(contexts)) };
         if let Some(bytes) = self.cache_bytes {
             let ringed = Ringed::new(graph, Cached::nothing(handle), ring, &self.verified)?;
             return Ok(work.visit(&Paged::new(graph, ringed, bytes / members as u64)));
@@ -431,4 +436,58 @@ const FILE_CONTEXTS: u32 = 128;
 
 fn device_error(e: littoral_device::Error) -> Error {
     Error::with_source(Kind::Device, "cannot open the medium", e)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::builder::{BuildOptions, EdgeList, Hooks, build_in_memory};
+    use crate::edges::{PageWork, Verdict};
+    use crate::format::Direction;
+    use crate::format::page::PageView;
+
+    /// Reads every page and does nothing with it.
+    struct AllPages {
+        next: Cell<u32>,
+        count: u32,
+    }
+
+    impl PageWork for AllPages {
+        fn next(&self) -> Option<u32> {
+            let number = self.next.replace(self.next.get() + 1);
+            (number < self.count).then_some(number)
+        }
+
+        fn page(&self, _: PageView<'_>) -> Verdict {
+            Verdict::More
+        }
+    }
+
+    impl Visit for AllPages {
+        type Output = Result<()>;
+
+        fn visit<E: Edges>(self, edges: &E) -> Result<()> {
+            edges.pages(Direction::Out, &self)
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_step_on_a_device_amid_its_reads() {
+        let list = EdgeList::new(5000, true, (1..5000).map(|v| [v - 1, v]).collect());
+        let options = BuildOptions::default();
+        let (image, _) = build_in_memory(list, &options, &mut Hooks::none()).unwrap();
+        let graph = GraphFile::from_image(image).unwrap();
+        let count = (graph.outgoing().pages().bytes / graph.layout().page_bytes() as u64) as u32;
+        let flash = Profile::named("xlfdd").unwrap();
+        let store = Store::in_dram(&graph).unwrap().behind(&flash, Transfer::Pointer).unwrap();
+        let ended = |is_interrupted: bool| {
+            let how = (None, Some(Arc::new(AtomicBool::new(is_interrupted))));
+            let work = AllPages { next: Cell::new(0), count };
+            store.with_edges(&graph, 1, how, work).unwrap()
+        };
+        assert!(ended(false).is_ok());
+        assert_eq!(ended(true).unwrap_err().kind(), Kind::Interrupted);
+    }
 }

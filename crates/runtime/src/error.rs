@@ -21,6 +21,8 @@ pub enum Kind {
     FutureTooLarge,
     /// A thread could not be started or pinned.
     Thread,
+    /// The run's interrupt was set.
+    Interrupted,
 }
 
 impl Category for Kind {
@@ -37,6 +39,7 @@ impl Category for Kind {
             | Kind::Options
             | Kind::Reentrant
             | Kind::FutureTooLarge => Class::Usage,
+            Kind::Interrupted => Class::Interrupted,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How a ring is set up.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use littoral_device::read::Limits;
@@ -30,6 +32,11 @@ pub struct RingOptions {
     pub future_bytes_max: usize,
     /// Longest sleep while nothing is ready, on devices that can be slept on.
     pub park_max: Duration,
+    /// Ends a run with `Kind::Interrupted` after the sweep in which it is set; [`Ring::block_on`]
+    /// takes no notice.
+    ///
+    /// [`Ring::block_on`]: crate::Ring::block_on
+    pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Default for RingOptions {
@@ -40,6 +47,7 @@ impl Default for RingOptions {
             polls_per_reap: 16,
             future_bytes_max: 1024,
             park_max: Duration::from_millis(1),
+            interrupt: None,
         }
     }
 }

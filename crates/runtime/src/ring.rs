@@ -12,7 +12,8 @@
 //! - A run that ends, by answer, error or panic, leaves no future behind; slots whose answers were
 //!   still under way are abandoned and come back when the device has answered. Checked by
 //!   `a_run_that_ends_early_abandons_what_is_under_way`,
-//!   `a_panic_in_a_context_leaves_the_ring_whole`.
+//!   `a_panic_in_a_context_leaves_the_ring_whole`,
+//!   `an_interrupt_ends_a_run_after_the_sweep_and_the_ring_goes_on`.
 //! - A context that returns `Pending` without one of the ring's futures having done so ends the run
 //!   with `Kind::ForeignFuture`: there is no waker that could ever resume it. Checked by
 //!   `a_foreign_future_is_refused`, `a_foreign_future_beside_busy_neighbours_is_found`.
@@ -20,6 +21,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 use littoral_base::counters::bump;
@@ -130,8 +132,8 @@ impl<D: ReadDevice> Ring<D> {
     ///
     /// # Errors
     /// The first error a context ends with; the other contexts are dropped where they are. The
-    /// ring's own are `Kind::ForeignFuture`, `Kind::Exhausted`, `Kind::Reentrant` and
-    /// `Kind::FutureTooLarge`.
+    /// ring's own are `Kind::ForeignFuture`, `Kind::Exhausted`, `Kind::Reentrant`,
+    /// `Kind::FutureTooLarge` and `Kind::Interrupted`.
     #[inline]
     pub fn run<'r, F, Fut, E>(&'r self, make: F) -> std::result::Result<(), E>
     where
@@ -238,6 +240,10 @@ impl<D: ReadDevice> Ring<D> {
             }
             if slab.entries() == 0 {
                 return Ok(());
+            }
+            let is_set = || self.options.interrupt.as_ref().is_some_and(|flag| flag.load(Relaxed));
+            if is_set() && !mutant!("runtime_interrupt_ignored") {
+                return Err(interrupted().into());
             }
             if slab.entries() == self.contexts() as usize {
                 self.tuner.borrow_mut().observe(self.core.waited().reads);
@@ -382,6 +388,11 @@ impl<D: ReadDevice> Ring<D> {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn interrupted() -> Error {
+    Error::new(Kind::Interrupted, "interrupted; reads under way are given up")
 }
 
 #[cold]

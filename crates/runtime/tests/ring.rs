@@ -5,6 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::{Future, pending, poll_fn};
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
 use littoral_device::flash::dram::Dram;
@@ -205,6 +207,27 @@ fn a_panic_in_a_context_leaves_the_ring_whole() {
         })
     }));
     assert!(outcome.is_err());
+    assert_eq!(sum_all(&ring).unwrap(), TOTAL);
+}
+
+#[test]
+fn an_interrupt_ends_a_run_after_the_sweep_and_the_ring_goes_on() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let interrupt = Some(Arc::clone(&stop));
+    let options = RingOptions { interrupt, ..RingOptions::with_contexts(Contexts::Fixed(4)) };
+    let ring = Ring::new(Dram::with_slots(words(1000), 8), options).unwrap();
+    let read = Cell::new(0);
+    let ended = ring.run(async |cx| {
+        while read.get() < 1000 {
+            cx.read(8, 8).await?;
+            read.set(read.get() + 1);
+            stop.store(read.get() >= 10, Relaxed);
+        }
+        Ok::<(), Error>(())
+    });
+    assert_eq!(ended.unwrap_err().kind(), Kind::Interrupted);
+    assert_eq!(read.get(), 12, "three sweeps of four contexts");
+    stop.store(false, Relaxed);
     assert_eq!(sum_all(&ring).unwrap(), TOTAL);
 }
 

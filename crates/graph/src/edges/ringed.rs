@@ -24,7 +24,7 @@ use super::phase::{Counted, Phase, Recorder};
 use super::raw::prefetch;
 use super::verified::{Verified, VerifiedPages};
 use super::{Edges, HeadWork, ListWork, PageWork, Part, Place, Traffic, Verdict};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, interrupted};
 use crate::format::file::GraphFile;
 use crate::format::page::PageView;
 use crate::format::{Direction, HEAD_BLOCK_VERTICES, Layout};
@@ -56,6 +56,9 @@ impl From<littoral_runtime::Error> for Halt {
 
 #[cold]
 fn device_error(e: littoral_runtime::Error) -> Error {
+    if e.kind() == littoral_runtime::Kind::Interrupted {
+        return interrupted();
+    }
     Error::with_source(Kind::Device, "reading the graph", e)
 }
 

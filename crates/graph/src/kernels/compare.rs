@@ -162,7 +162,8 @@ impl Turn<'_> {
     ) -> Result<()> {
         if let Some(store) = self.stores.get(opened) {
             let nested = Nested { turn: self, ready, opened, body };
-            return store.with_edges(self.graph, 1, self.options.contexts, nested)?;
+            // Trials of a comparison end whole.
+            return store.with_edges(self.graph, 1, (self.options.contexts, None), nested)?;
         }
         let mut forms = Vec::new();
         let mut at = ready;

@@ -45,8 +45,8 @@ pub struct Options {
     pub sources: Vec<u32>,
     /// Whether to check every answer.
     pub verify: bool,
-    /// Ends the run with `Kind::Interrupted` after the step in which it is set, or after the page
-    /// where a step reads pages.
+    /// Ends the run with `Kind::Interrupted` after the step in which it is set, or amid the step
+    /// where it reads pages or a device.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
@@ -318,7 +318,8 @@ impl Shared<'_> {
         let me = Member::new(self.team, core);
         let members = self.options.threads;
         let part = Part { shared: self, me };
-        if let Err(e) = self.store.with_edges(self.graph, members, self.options.contexts, part) {
+        let how = (self.options.contexts, self.options.interrupt.clone());
+        if let Err(e) = self.store.with_edges(self.graph, members, how, part) {
             // The others wait for this member's first step.
             let _ = me.all(|| Err(e));
         }

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result, interrupted};
 
 /// Said by members that stop because another one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,6 @@ impl<'t> Member<'t> {
     /// # Errors
     /// [`Stopped`] when a member's share failed, a member has left, or the work is to stop.
     pub(crate) fn all(self, share: impl FnOnce() -> Result<()>) -> Stepped {
-        let interrupted = || Error::new(Kind::Interrupted, "interrupted; there is no answer");
         let done = |()| if self.is_interrupted() { Err(interrupted()) } else { Ok(()) };
         if let Err(e) = share().and_then(done) {
             let mut fault = self.team.fault.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,6 +285,7 @@ impl<'c, const SHARED: bool> Share<'c, SHARED> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
 
     fn share_all<const SHARED: bool>(cursor: &Cursor) -> Vec<u64> {
         let share = Share::<SHARED>::new(cursor);
