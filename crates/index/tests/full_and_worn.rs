@@ -13,7 +13,7 @@ use littoral_device::zoned::zones::Geometry;
 use littoral_device::zoned::{ZoneKind, ZoneReport, ZoneState, ZonedDevice};
 use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
-use littoral_index::layout::Shape;
+use littoral_index::layout::{self, Shape};
 use littoral_index::zb::Zb;
 use littoral_store::MEMORY_BYTES;
 use littoral_store::gc::{self, Relocate as _};
@@ -103,6 +103,51 @@ fn a_page_that_cannot_be_read_has_no_copy() {
     tree.pages_mut().set_memory(MEMORY_BYTES);
     tree.pages_mut().device_mut().fail_reads([body.0]);
     assert_eq!(tree.copied(copy).unwrap(), None);
+}
+
+/// Pages that cannot be read, in zones that would be emptied, cost their own keys and the room of
+/// their zones, and no more.
+#[test]
+fn a_zone_with_an_unreadable_page_is_left_and_others_are_emptied() {
+    for engine in [Engine::Zb, Engine::Cow] {
+        let mut index = create_on(engine, 12);
+        for i in 0..4000u64 {
+            index.put(&key(i), &i.to_be_bytes()).unwrap();
+        }
+        index.sync().unwrap();
+        let zones = index.store_mut().device().report(ZoneId(1), 12).unwrap();
+        let full: Vec<_> = zones.iter().filter(|z| z.state == ZoneState::Full).collect();
+        let mut leaf = |z: &&ZoneReport| {
+            (z.start.0..z.write_pointer.0).find(|&at| {
+                let is_live = index.is_live(Lba(at));
+                is_live && layout::level(&index.store_ref().peek(Lba(at)).unwrap()) == 0
+            })
+        };
+        let lost: Vec<u64> = full.iter().filter_map(&mut leaf).take(2).collect();
+        assert_eq!(lost.len(), 2, "{engine:?}");
+        // What is in memory is dropped.
+        let mut index = reopened(index);
+        index.store_mut().set_durability(Durability::Batch);
+        index.store_mut().device_mut().fail_reads(lost);
+        // Zones hold what is written again and what is not.
+        let hot: Vec<u64> = (0..4000u64).filter(|&i| key(i)[0] < 192).collect();
+        let (mut served, mut missed) = (0, 0);
+        for n in 0..40_000u64 {
+            match index.put(&key(hot[(n * 7919) as usize % hot.len()]), &n.to_be_bytes()) {
+                Ok(_) => served += 1,
+                Err(e) => {
+                    assert_eq!(e.kind(), Kind::Io, "{e}");
+                    missed += 1;
+                }
+            }
+            if n % 40 == 0 {
+                index.sync().unwrap();
+            }
+        }
+        let counts = index.store_ref().counts();
+        let text = format!("{engine:?}: {served} served, {missed} missed, {counts:?}");
+        assert!(counts.gc_resets > 20 && missed < 4000, "{text}");
+    }
 }
 
 #[test]

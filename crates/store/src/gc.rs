@@ -9,14 +9,19 @@
 //! writes that need the room, one zone at a time. A host that is full asks earlier where its blocks
 //! are larger than the store's, for zones that pay. Where a power cut inside a collection left no
 //! empty zone, [`crate::regain`] gets one back before anything else is done.
+//!
+//! A zone with a live page that cannot be read cannot be emptied. It is left alone until the store
+//! is opened again ([`Store::shun_unreadable`]): one lost page must not cost the room of all zones.
 
 use littoral_base::mutant;
+use littoral_base::units::Lba;
+use littoral_device::zoned::ZonedDevice;
 
 use crate::error::{Kind, Result};
 use crate::regain;
 use crate::relocate::{self, Copies};
 pub use crate::relocate::{Rank, Relocate, Together, move_page};
-use crate::store::Work;
+use crate::store::{Store, Work};
 use crate::together;
 
 /// Empties the zone that pays most, or `is_urgent` the one that gives most; whether there was one.
@@ -30,6 +35,7 @@ pub fn step<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
         engine.store().usable()?;
     }
     engine.store().begin_work(Work::Collection);
+    engine.store().space.seized.clear();
     let found = collect(engine, is_urgent);
     if found.as_ref().err().is_none_or(|e| e.kind() == Kind::Full) {
         engine.store().begin_work(Work::Operation);
@@ -49,4 +55,23 @@ fn collect<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
     log::debug!("collecting zone {zone}: {} live pages move", pages.len());
     relocate::empty(engine, &[zone], &pages, &Copies::new())?;
     Ok(true)
+}
+
+impl<D: ZonedDevice> Store<D> {
+    /// Reads the live pages of the zones that a collection took which has failed and been undone.
+    /// Zones with one that cannot be read are left alone from now on; whether there were any.
+    pub fn shun_unreadable(&mut self) -> bool {
+        if mutant!("store_unreadable_zone_chosen_again") {
+            return false;
+        }
+        let count_before = self.space.shunned.len();
+        for zone in std::mem::take(&mut self.space.seized) {
+            let read = |&at: &u64| self.read_page(Lba(at)).err();
+            if let Some(e) = self.space.zones[&zone].live.iter().find_map(read) {
+                log::warn!("zone {zone} is not emptied, since a page in it cannot be read: {e}");
+                self.space.shunned.insert(zone);
+            }
+        }
+        self.space.shunned.len() > count_before
+    }
 }

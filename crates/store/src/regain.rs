@@ -19,7 +19,7 @@ use littoral_base::units::{Lba, ZoneId};
 
 use crate::error::Result;
 use crate::relocate::{self, Copies, Relocate};
-use crate::space::Space;
+use crate::space::{DataZone, Space};
 
 /// Where copies are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,8 @@ impl Space {
     fn emptiable(&self, copies: &Copies, most: u64) -> Option<ZoneId> {
         let open = || self.zones.iter().filter(|(id, _)| self.is_open(**id));
         let room: u64 = open().map(|(_, z)| z.room()).sum();
-        let writable = self.zones.iter().filter(|(_, z)| z.is_writable && z.written > 0);
+        let may = |id, z: &DataZone| self.may_empty(id, z) && z.written > 0;
+        let writable = self.zones.iter().filter(|&(&id, z)| may(id, z));
         let costs = writable.map(|(&id, z)| {
             let ends = Lba(z.start)..Lba(z.start + z.capacity);
             let to_copy = z.live.len() as u64 - copies.range(ends).count() as u64;

@@ -108,6 +108,10 @@ pub(crate) struct Space {
     pub(crate) kept: u64,
     /// The collector's zones are not empty, and none can be made so.
     pub(crate) is_stuck: bool,
+    /// Zones that the collection under way took.
+    pub(crate) seized: Vec<ZoneId>,
+    /// Zones with live pages that cannot be read, so that they cannot be emptied.
+    pub(crate) shunned: BTreeSet<ZoneId>,
     pub(crate) clock: u64,
 }
 
@@ -186,6 +190,8 @@ impl Space {
             conventional_free,
             kept: 1,
             is_stuck: false,
+            seized: Vec::new(),
+            shunned: BTreeSet::new(),
             clock: 0,
         };
         space.adopt_partial_zones();
@@ -442,7 +448,8 @@ impl Space {
     /// less than a sixteenth.
     pub(crate) fn victim(&self, is_urgent: bool) -> Option<ZoneId> {
         let is_full = |(id, z): &(&ZoneId, &DataZone)| z.is_writable && !self.is_open(**id);
-        let zones = || self.zones.iter().filter(|(_, z)| z.is_writable && z.garbage() > 0);
+        let may = |id, z: &DataZone| self.may_empty(id, z) && z.garbage() > 0;
+        let zones = || self.zones.iter().filter(|&(&id, z)| may(id, z));
         if is_urgent {
             let best = zones().filter(is_full).max_by_key(|(_, z)| z.garbage());
             let best = best.filter(|(_, z)| z.pays());
@@ -453,12 +460,17 @@ impl Space {
 
     /// Full zones with a sixteenth of garbage, and what emptying them pays.
     pub(crate) fn paying(&self) -> impl Iterator<Item = (f64, ZoneId)> {
-        let pays = |id: &ZoneId, z: &DataZone| z.is_writable && z.pays() && !self.is_open(*id);
+        let pays = |id, z: &DataZone| self.may_empty(id, z) && z.pays() && !self.is_open(id);
         let score = |z: &DataZone| {
             let u = z.live.len() as f64 / z.capacity as f64;
             (1.0 - u) * (1 + self.clock - z.filled_at) as f64 / (1.0 + u)
         };
-        self.zones.iter().filter(move |(id, z)| pays(id, z)).map(move |(&id, z)| (score(z), id))
+        self.zones.iter().filter(move |&(&id, z)| pays(id, z)).map(move |(&id, z)| (score(z), id))
+    }
+
+    /// Whether the collector may choose a zone.
+    pub(crate) fn may_empty(&self, id: ZoneId, zone: &DataZone) -> bool {
+        zone.is_writable && !self.shunned.contains(&id)
     }
 
     /// Whether a zone is being filled.

@@ -599,6 +599,7 @@ impl<D: ZonedDevice> Store<D> {
             self.device.finish(zone).map_err(device("finishing a zone"))?;
             self.space.retire(zone, true);
         }
+        self.space.seized.push(zone);
         Ok(self.space.zones[&zone].live.iter().map(|&at| Lba(at)).collect())
     }
 

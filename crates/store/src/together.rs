@@ -135,7 +135,8 @@ impl<D: ZonedDevice> Store<D> {
                 paying.into_iter().map(|(_, id)| id).collect()
             }
             Order::Emptiest => {
-                let written = space.zones.iter().filter(|(_, z)| z.is_writable && z.written > 0);
+                let may = |id, z: &DataZone| space.may_empty(id, z) && z.written > 0;
+                let written = space.zones.iter().filter(|&(&id, z)| may(id, z));
                 let mut by_live: Vec<_> = written.map(|(&id, z)| (z.live.len(), id)).collect();
                 by_live.sort_unstable();
                 by_live.into_iter().map(|(_, id)| id).collect()

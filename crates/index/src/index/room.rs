@@ -275,13 +275,29 @@ impl<D: ZonedDevice> Index<D> {
         Ok(self.store_ref().has_sequential_room(pages))
     }
 
-    /// Empties one zone, or several together; whether any could be.
+    /// Empties one zone, or several together; whether any could be. Zones with pages that cannot be
+    /// read are passed over; where there are no others, the first such page is the error.
     fn collect(&mut self, is_urgent: bool) -> Result<bool> {
-        let step = room_or(gc::step(self, is_urgent))?;
-        if step.is_none() {
-            self.undo();
+        let mut unreadable = None;
+        loop {
+            let step = room_or(gc::step(self, is_urgent));
+            if !matches!(step, Ok(Some(_))) {
+                self.undo();
+            }
+            match step {
+                Err(e) if matches!(e.kind(), Kind::Io | Kind::Corrupt) => {
+                    if !self.store_mut().shun_unreadable() {
+                        return Err(e);
+                    }
+                    unreadable = unreadable.or(Some(e));
+                }
+                Ok(Some(true)) => return Ok(true),
+                step => {
+                    let found = step?.unwrap_or(false);
+                    return unreadable.map_or(Ok(found), Err);
+                }
+            }
         }
-        Ok(step.unwrap_or(false))
     }
 
     /// Puts leaves together until an insert leaves enough blocks that are not live.
