@@ -12,9 +12,9 @@
 # built or has no test that runs, a run that the system killed, and one that lacks room or memory without the
 # mutant as well say nothing: such a mutant reads NOT RUN, which fails this script, as a survivor does.
 #
-# MUTANT='NAME...' restricts the run to these, each of which must be in the list. JOBS (the number of processors) mutants run at a time. With
-# SECONDS_MAX no mutant is begun later than so many seconds after the builds; they are then tried in an
-# order that the commit decides, and those left out are counted.
+# MUTANT='NAME...' restricts the run to these, each of which must be in the list. JOBS (the number of
+# processors) mutants run at a time. With SECONDS_MAX no mutant is begun later than so many seconds after the
+# builds; they are then tried in an order that the commit decides, and those left out are counted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
