@@ -34,6 +34,7 @@ use super::carrier::Carrier;
 use super::control::{Body, CvAct, LEAVES, combine};
 use super::farewell::Farewell;
 use super::guards::Guards;
+use super::leaving::Leavers;
 use super::link::Link;
 use super::mailbox::Mailbox;
 use crate::core::diff::Diff;
@@ -65,8 +66,6 @@ struct Peer {
     watch: Option<Watch>,
     /// Since when its process is seen to be stopped, and whether that was said.
     halted: Option<(Instant, bool)>,
-    /// It leaves, and sends the program nothing more.
-    leaves: bool,
     finished: bool,
     dead: Option<String>,
     /// Locks it held, as other managers say.
@@ -96,6 +95,7 @@ pub(super) struct Engine {
     combines: bool,
     board: Option<Board>,
     farewell: Option<Farewell>,
+    pub(super) leavers: Leavers,
     peers: Vec<Peer>,
     identity: Identity,
     grace_period: Option<(Vec<NodeId>, Instant)>,
@@ -121,6 +121,7 @@ impl Engine {
             combines: carrier.turns().is_none(),
             board,
             farewell: None,
+            leavers: Leavers::among(carrier.ranks()),
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
             identity,
             grace_period: None,
@@ -244,7 +245,7 @@ impl Engine {
                 }
                 Body::Abort { why } => return Err(self.aborted(from, why)),
                 Body::Agreed { count: LEAVES, fingerprint } => {
-                    self.peers[from.index()].leaves = true;
+                    self.leavers.add(from);
                     taken.is_news = true;
                     taken.leaves_at = Some(fingerprint);
                 }
@@ -393,22 +394,6 @@ impl Engine {
     pub(super) fn is_settled(&self, rank: NodeId) -> bool {
         let p = &self.peers[rank.index()];
         p.finished || p.dead.is_some()
-    }
-
-    /// Whether a rank has said that it leaves.
-    pub(super) fn is_leaving(&self, rank: NodeId) -> bool {
-        self.peers[rank.index()].leaves
-    }
-
-    /// Whether there are other ranks and each has said so.
-    pub(super) fn all_leave(&self) -> bool {
-        let leaving = self.peers.iter().filter(|peer| peer.leaves).count();
-        leaving > 0 && leaving + 1 == self.peers.len()
-    }
-
-    /// The first of the ranks that leave.
-    pub(super) fn first_leaving(&self) -> Option<NodeId> {
-        (0..).zip(&self.peers).find(|(_, peer)| peer.leaves).map(|(n, _)| NodeId(n))
     }
 
     /// Whether every other rank has said goodbye.

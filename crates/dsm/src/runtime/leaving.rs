@@ -12,6 +12,7 @@
 //!   count. Checked by `a_barrier_and_a_leave_that_do_not_meet_are_seen_from_either_side`,
 //!   `a_rank_that_goes_on_when_another_leaves_says_so`.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use littoral_base::mutant;
@@ -67,6 +68,38 @@ impl Leaving {
     }
 }
 
+/// The other ranks that have said that they leave; they send the program nothing more.
+pub(super) struct Leavers {
+    others_count: usize,
+    said: BTreeSet<NodeId>,
+}
+
+impl Leavers {
+    /// None yet, of so many ranks.
+    pub(super) fn among(ranks: u16) -> Self {
+        Leavers { others_count: usize::from(ranks) - 1, said: BTreeSet::new() }
+    }
+
+    pub(super) fn add(&mut self, rank: NodeId) {
+        self.said.insert(rank);
+        debug_assert!(self.said.len() <= self.others_count, "no rank hears itself");
+    }
+
+    pub(super) fn has(&self, rank: NodeId) -> bool {
+        self.said.contains(&rank)
+    }
+
+    /// Whether there are other ranks and each has said so.
+    pub(super) fn are_all(&self) -> bool {
+        self.others_count > 0 && self.said.len() == self.others_count
+    }
+
+    /// The lowest of them.
+    pub(super) fn first(&self) -> Option<NodeId> {
+        self.said.first().copied()
+    }
+}
+
 /// The error of `me`, which goes on while `other` leaves.
 pub(super) fn left_behind(me: NodeId, other: NodeId) -> Error {
     let what = format!(
@@ -119,7 +152,7 @@ impl Common {
         let _inside = Inside::enter();
         let mut engine = self.locked();
         let me = self.carrier.me();
-        let e = left_behind(me, engine.first_leaving().unwrap_or(me));
+        let e = left_behind(me, engine.leavers.first().unwrap_or(me));
         self.fail(&mut engine, &e);
         e
     }

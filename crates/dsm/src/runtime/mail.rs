@@ -109,8 +109,8 @@ impl Node {
         let letter = self.common.wait_for(|engine| {
             let letter = engine.mailbox.take(from, channel, tag).map(Ok);
             let leaves = match from {
-                Some(rank) => engine.is_leaving(rank).then_some(rank),
-                None => engine.first_leaving().filter(|_| engine.all_leave()),
+                Some(rank) => engine.leavers.has(rank).then_some(rank),
+                None => engine.leavers.first().filter(|_| engine.leavers.are_all()),
             };
             letter.or_else(|| leaves.map(|rank| Err(silent(me, rank))))
         })??;
@@ -140,7 +140,7 @@ impl Node {
         self.act(CvAct::Wait, cv)?;
         let is_granted = self.common.wait_for(|engine| {
             let granted = engine.mailbox.take_grant(cv).map(|()| true);
-            granted.or_else(|| engine.all_leave().then_some(false))
+            granted.or_else(|| engine.leavers.are_all().then_some(false))
         })?;
         if is_granted { Ok(()) } else { self.wait_alone(cv) }
     }
