@@ -23,6 +23,7 @@ pub mod counters;
 pub mod error;
 pub mod fault;
 pub mod mutant;
+pub mod names;
 pub mod rng;
 pub mod sim;
 pub mod sync;

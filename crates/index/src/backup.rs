@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use littoral_base::codec::{Reader, SEAL_BYTES, Writer, seal, unseal};
-use littoral_base::mutant;
+use littoral_base::{mutant, names};
 use littoral_device::try_lock;
 
 use crate::index::Engine;
@@ -156,11 +156,7 @@ fn write_draft(kv: &Kv, file: &File, draft: &Path, path: &Path) -> Result<u64> {
 /// # Errors
 /// `Kind::Io`.
 pub fn name_durably(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match File::open(folder).and_then(|f| f.sync_all()) {
-        Err(e) if e.kind() != ErrorKind::InvalidInput => Err(io(folder, "flush")(e)),
-        _ => Ok(()),
-    }
+    names::name_durably(path).map_err(io(names::folder_of(path), "flush"))
 }
 
 fn header(kv: &Kv) -> Vec<u8> {

@@ -22,6 +22,7 @@
 
 use std::path::{Path, PathBuf};
 
+use littoral_base::names::folder_of;
 use littoral_device::profile::DeviceKind;
 use littoral_device::profile::machine::{DeviceSpec, Medium, SCHEMA};
 use littoral_device::zoned::file::FileDevice;
@@ -172,8 +173,7 @@ fn make_folder(dir: &Path) -> Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make_folder(parent)?;
+    make_folder(folder_of(dir))?;
     match std::fs::create_dir(dir) {
         // Another process was faster.
         Err(_) if dir.is_dir() => Ok(()),

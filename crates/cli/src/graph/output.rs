@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use littoral::base::error::Class;
+use littoral::base::names::folder_of;
 use littoral::graph::answer::{self, Cell, Table};
 use littoral::graph::columnar;
 use littoral::graph::import::Format;
@@ -184,7 +185,7 @@ fn place(path: &Path, force: bool) -> Result<Place, Failure> {
         }
         _ => {}
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     if !folder.is_dir() {
         let shown = folder.display();
         return Err(match folder.exists() {

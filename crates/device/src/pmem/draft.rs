@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use littoral_base::mutant;
+use littoral_base::names::{folder_of, name_durably};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, fallocate, linkat, renameat_with};
 use rustix::io::Errno;
 
@@ -112,20 +113,15 @@ impl Draft {
             ErrorKind::AlreadyExists => exists(&self.path),
             _ => failed("name the new file", &self.path, e),
         })?;
-        let folder = folder_of(&self.path);
         // Some file systems log a file's first name with the file.
         let with_file = self.unnamed.as_ref().map_or(Ok(()), File::sync_all);
-        let synced = with_file.and_then(|()| File::open(folder)).and_then(|f| f.sync_all());
+        let synced = with_file.and_then(|()| name_durably(&self.path));
         note(Event::Named);
-        match synced {
-            // A file system that names files durably by itself refuses to be told to.
-            Err(e) if e.kind() != ErrorKind::InvalidInput => {
-                // The first failure is the one to report.
-                let _ = std::fs::remove_file(&self.path);
-                Err(failed("synchronise the folder of the new file", folder, e))
-            }
-            _ => Ok(()),
-        }
+        synced.map_err(|e| {
+            // The first failure is the one to report.
+            let _ = std::fs::remove_file(&self.path);
+            failed("synchronise the folder of the new file", folder_of(&self.path), e)
+        })
     }
 }
 
@@ -144,10 +140,6 @@ pub(in crate::pmem) fn reserve(file: &File, len: u64) -> io::Result<()> {
 
 fn write_zeros(mut file: &File, len: u64) -> io::Result<()> {
     io::copy(&mut io::repeat(0).take(len), &mut file).map(drop)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Gives the file behind a descriptor, as `/proc` shows it, a name that no file has.

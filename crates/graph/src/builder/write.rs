@@ -11,10 +11,11 @@ use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use littoral_base::codec::{crc, crc_append};
 use littoral_base::mutant;
+use littoral_base::names::{folder_of, name_durably};
 
 use super::csr::{Arc, Csr, Weighted};
 use super::locality::{by_locality, is_skewed};
@@ -67,14 +68,6 @@ fn exists(path: &Path) -> Error {
     refused(path, "exists; choose another name, or overwrite it with --force")
 }
 
-/// The folder that `path` is in.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p.to_path_buf(),
-        _ => PathBuf::from("."),
-    }
-}
-
 fn rename_into_place<T>(
     path: &Path,
     replace: bool,
@@ -85,8 +78,8 @@ fn rename_into_place<T>(
         .prefix(".littoral-")
         .suffix(".partial")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(&directory)
-        .map_err(|e| io("cannot create a file in", &directory, e))?;
+        .tempfile_in(directory)
+        .map_err(|e| io("cannot create a file in", directory, e))?;
     let done = write(temporary.as_file_mut(), path)?;
     temporary.as_file().sync_all().map_err(|e| io("cannot sync", path, e))?;
     let renamed = if replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
@@ -95,8 +88,7 @@ fn rename_into_place<T>(
         ErrorKind::AlreadyExists => exists(path),
         _ => io("cannot rename to", path, e.error),
     })?;
-    let synced = File::open(&directory).and_then(|d| d.sync_all());
-    synced.map_err(|e| io("cannot sync directory", &directory, e))?;
+    name_durably(path).map_err(|e| io("cannot sync directory", directory, e))?;
     Ok(done)
 }
 

@@ -40,8 +40,10 @@ pub use input::Compression;
 pub(crate) use sg::write_sg;
 pub use sg::{SgIds, export_sg};
 
+use littoral_base::names::folder_of;
+
 use crate::builder::external::{Budget, Sorter, Vertices};
-use crate::builder::write::{self, folder_of, to_file};
+use crate::builder::write::{self, to_file};
 use crate::builder::{
     BuildOptions, BuildReport, EdgeList, EdgeSink, Existing, Hooks, InMemory, build_in_memory,
 };
@@ -205,7 +207,7 @@ pub fn import(
             let (edges, source) = read(input, options, hooks)?;
             return Ok((write::build(edges, build, out, temporary, hooks)?, source));
         };
-        let mut sorter = Sorter::new(build, Budget::new(memory_bytes)?, &folder_of(output));
+        let mut sorter = Sorter::new(build, Budget::new(memory_bytes)?, folder_of(output));
         let (rest, source) = read_into(input, options, &mut sorter, hooks)?;
         let vertices = Vertices { count: rest.vertices, labels: rest.labels };
         Ok((sorter.finish(vertices, out, temporary, hooks)?, source))

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use littoral_base::codec::{self, Reader, Writer};
+use littoral_base::names::name_durably;
 use littoral_device::region::RegionMut;
 use littoral_device::try_lock;
 
@@ -457,9 +458,7 @@ impl DataSet {
             let written = file.write_all_at(&about.to_bytes(), 0).and_then(|()| file.sync_all());
             written.map_err(io("write the header", Some(&from)))?;
             std::fs::rename(&from, &to).map_err(io("rename the data set", Some(&to)))?;
-            let folder = to.parent().filter(|p| !p.as_os_str().is_empty());
-            let folder = File::open(folder.unwrap_or(Path::new("."))).and_then(|f| f.sync_all());
-            folder.map_err(io("flush the folder", Some(&to)))?;
+            name_durably(&to).map_err(io("flush the folder", Some(&to)))?;
             // The draft's file has the data set's name now.
             draft.path = None;
             *self = DataSet::open(&to)?;
