@@ -110,6 +110,24 @@ fn every_device_answers_with_the_bytes_asked_for() {
     on_every_device!(answers);
 }
 
+fn remembers_a_refused_read(name: &str, device: &impl ReadDevice, bytes: &[u8]) {
+    let beyond = LEN as u64 * 4;
+    device.issue(Slot(1), beyond, 64);
+    assert_eq!(wait(device, Slot(1)), Status::Refused, "{name}");
+    assert_eq!(device.request(Slot(1)), Some((beyond, 64)), "{name}");
+    assert!(device.copy(Slot(1)).is_empty(), "{name}: a refused read has bytes");
+    device.release(Slot(1));
+    assert_eq!(device.request(Slot(1)), None, "{name}: a free slot has a request");
+    device.issue(Slot(1), 64, 64);
+    assert_eq!(wait(device, Slot(1)), Status::Ok, "{name}");
+    assert_eq!(device.copy(Slot(1)), bytes[64..128], "{name}");
+}
+
+#[test]
+fn every_device_remembers_the_place_of_a_refused_read() {
+    on_every_device!(remembers_a_refused_read);
+}
+
 fn refuses_a_second_issue(name: &str, device: &impl ReadDevice, _: &[u8]) {
     device.issue(Slot(1), 0, 64);
     for again in [0, LEN as u64 - 64] {

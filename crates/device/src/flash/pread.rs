@@ -14,7 +14,7 @@
 //! shrank) is [`Status::Os`]; `EIO` is [`Status::MediaError`].
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,8 @@ struct Job {
 struct Answer {
     slot: Slot,
     bytes: Vec<u8>,
-    outcome: io::Result<()>,
+    /// Of a read that failed, its address and why: boxed, so that the others carry neither.
+    outcome: std::result::Result<(), Box<(u64, io::Error)>>,
 }
 
 #[derive(Default)]
@@ -86,6 +87,8 @@ pub struct Pread {
     buffers: LentCells<Vec<u8>>,
     issued: RefCell<VecDeque<Job>>,
     taken: Cell<usize>,
+    /// Address and length of the latest read that failed on a slot, for messages.
+    failed: RefCell<BTreeMap<Slot, (u64, u32)>>,
     last_error: RefCell<Option<String>>,
     limits: Limits,
 }
@@ -124,6 +127,7 @@ impl Pread {
             buffers: LentCells::new(options.slots as usize, Vec::new),
             issued: RefCell::default(),
             taken: Cell::new(0),
+            failed: RefCell::default(),
             last_error: RefCell::new(None),
             limits,
         };
@@ -137,13 +141,20 @@ impl Pread {
     fn accept(&self, answer: Answer) {
         let status = match &answer.outcome {
             Ok(()) => Status::Ok,
-            Err(e) => {
+            Err(failure) => {
+                let (addr, e) = &**failure;
+                self.note_failed(answer.slot, *addr, answer.bytes.len() as u32);
                 *self.last_error.borrow_mut() = Some(e.to_string());
                 status_of(e)
             }
         };
         self.buffers.change(answer.slot.index(), |buffer| *buffer = answer.bytes);
         self.slots.complete(answer.slot, status);
+    }
+
+    #[cold]
+    fn note_failed(&self, slot: Slot, addr: u64, len: u32) {
+        self.failed.borrow_mut().insert(slot, (addr, len));
     }
 }
 
@@ -169,8 +180,8 @@ impl ReadDevice for Pread {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        self.slots.ask(slot, addr, len);
         if !is_legal(&self.limits, addr, len) {
+            self.note_failed(slot, addr, len);
             self.buffers.change(slot.index(), Vec::clear);
             self.slots.finish_at_issue(slot, Status::Refused);
             return;
@@ -228,7 +239,9 @@ impl ReadDevice for Pread {
     }
 
     fn request(&self, slot: Slot) -> Option<(u64, u32)> {
-        self.slots.request(slot)
+        // A read under way is with a worker, which brings its address back where it fails.
+        let has_failed = self.slots.poll(slot).is_some_and(|status| !status.is_ok());
+        if has_failed { self.failed.borrow().get(&slot).copied() } else { None }
     }
 
     fn last_error(&self) -> Option<String> {
@@ -264,6 +277,7 @@ fn start_worker(shared: &Arc<Shared>, file: &Arc<File>) -> Result<JoinHandle<()>
 fn work(shared: &Shared, file: &File) {
     while let Some(mut job) = next_job(shared) {
         let outcome = file.read_exact_at(&mut job.bytes, job.addr);
+        let outcome = outcome.map_err(|e| Box::new((job.addr, e)));
         let answer = Answer { slot: job.slot, bytes: job.bytes, outcome };
         let mut answers = lock(&shared.answers);
         answers.push(answer);

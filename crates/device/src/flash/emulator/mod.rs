@@ -469,18 +469,19 @@ impl ReadDevice for Emulator {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        self.slots.ask(slot, addr, len);
         let granule = self.limits.granule_bytes;
         let whole = len > 0 && len.is_multiple_of(granule);
+        let tag = self.flights[slot.index()].get().request.tag;
+        let request = Request { addr, len, slot: slot.0, tag };
         if !whole || !is_legal(&self.limits, addr, len) {
+            // Its place is for messages, its tag for the next request.
+            self.flights[slot.index()].set(Flight { request, ..NO_FLIGHT });
             self.buffers.change(slot.index(), Vec::clear);
             self.slots.finish_at_issue(slot, Status::Refused);
             return;
         }
         bump(&self.counters.reads_count, 1);
         self.slots.issue(slot);
-        let tag = self.flights[slot.index()].get().request.tag;
-        let request = Request { addr, len, slot: slot.0, tag };
         self.launch(slot, Flight { request, ..NO_FLIGHT });
     }
 
@@ -521,7 +522,8 @@ impl ReadDevice for Emulator {
     }
 
     fn request(&self, slot: Slot) -> Option<(u64, u32)> {
-        self.slots.request(slot)
+        let Request { addr, len, .. } = self.flights[slot.index()].get().request;
+        (!self.slots.is_free(slot)).then_some((addr, len))
     }
 }
 

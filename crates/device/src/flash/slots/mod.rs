@@ -30,26 +30,13 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Slots {
     states: Box<[Cell<State>]>,
-    /// Address and length of each slot's latest request, for messages.
-    asked: Box<[Cell<(u64, u32)>]>,
     outstanding: Cell<u32>,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
         let states = (0..count).map(|_| Cell::new(State::Free)).collect();
-        let asked = (0..count).map(|_| Cell::default()).collect();
-        Slots { states, asked, outstanding: Cell::new(0) }
-    }
-
-    /// Notes what is asked for on a slot.
-    pub(crate) fn ask(&self, slot: Slot, addr: u64, len: u32) {
-        self.asked[slot.index()].set((addr, len));
-    }
-
-    /// Address and length of the request on a slot that is not free.
-    pub(crate) fn request(&self, slot: Slot) -> Option<(u64, u32)> {
-        (!self.is_free(slot)).then(|| self.asked[slot.index()].get())
+        Slots { states, outstanding: Cell::new(0) }
     }
 
     /// Answers still owed.

@@ -262,14 +262,15 @@ impl ReadDevice for Uring {
     }
 
     fn issue(&self, slot: Slot, addr: u64, len: u32) {
-        self.slots.ask(slot, addr, len);
+        // What ends here is remembered for messages; no byte of it has arrived.
+        let unasked = Request { addr, wanted: len, len: 0, done: 0 };
         if !is_legal(&self.limits, addr, len) {
-            self.requests[slot.index()].set(Request::default());
+            self.requests[slot.index()].set(unasked);
             self.slots.finish_at_issue(slot, Status::Refused);
             return;
         }
         if len == 0 || self.broken.get() {
-            self.requests[slot.index()].set(Request::default());
+            self.requests[slot.index()].set(unasked);
             let status = if self.broken.get() { Status::Os } else { Status::Ok };
             self.slots.finish_at_issue(slot, status);
             return;
@@ -300,7 +301,7 @@ impl ReadDevice for Uring {
     fn data(&self, slot: Slot, _: Lease) -> &[u8] {
         assert!(self.slots.poll(slot).is_some(), "{slot:?} is not finished");
         let request = self.requests[slot.index()].get();
-        self.ring.bytes(slot.0, request.wanted as usize)
+        self.ring.bytes(slot.0, request.done.min(request.wanted) as usize)
     }
 
     fn release(&self, slot: Slot) {
@@ -322,7 +323,8 @@ impl ReadDevice for Uring {
     }
 
     fn request(&self, slot: Slot) -> Option<(u64, u32)> {
-        self.slots.request(slot)
+        let request = self.requests[slot.index()].get();
+        (!self.slots.is_free(slot)).then_some((request.addr, request.wanted))
     }
 
     fn last_error(&self) -> Option<String> {
