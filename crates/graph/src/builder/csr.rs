@@ -446,18 +446,16 @@ impl<A: Arc> ListSorter<'_, A> {
 
     /// Counting sort of one bucket by owner, then each list by neighbour.
     fn bucket(&mut self, items: Range<usize>, vertices: Range<usize>, first_vertex: usize) {
-        let lens = &mut self.lens[vertices.clone()];
         let from = (first_vertex + vertices.start) as u32;
+        // Duplicates are among them: 2^32 arcs of one vertex are too many for its length.
+        let mut next = vec![0usize; vertices.len()];
         for &item in &self.items[items.clone()] {
-            lens[(A::unpack(item).0 - from) as usize] += 1;
+            next[(A::unpack(item).0 - from) as usize] += 1;
         }
-        let offsets = &mut self.offsets[vertices];
-        let mut next = Vec::with_capacity(lens.len());
         let mut at = 0;
-        for (offset, &len) in offsets.iter_mut().zip(lens.iter()) {
+        for (offset, next) in self.offsets[vertices.clone()].iter_mut().zip(&mut next) {
             *offset = self.first_arc + (items.start + at) as u64;
-            next.push(at);
-            at += len as usize;
+            at += std::mem::replace(next, at);
         }
         let arcs = &mut self.arcs[items.clone()];
         for &item in &self.items[items] {
@@ -466,11 +464,13 @@ impl<A: Arc> ListSorter<'_, A> {
             arcs[*at] = arc;
             *at += 1;
         }
-        for (&end, len) in next.iter().zip(lens) {
-            let list = &mut arcs[end - *len as usize..end];
+        let mut begin = 0;
+        for (&end, len) in next.iter().zip(&mut self.lens[vertices]) {
+            let list = &mut arcs[begin..end];
             *len = dedupe(list, &mut self.scratch);
             let kept = &list[..*len as usize];
             debug_assert!(kept.is_sorted_by(|a, b| a.target() < b.target()), "a neighbour twice");
+            begin = end;
         }
     }
 }

@@ -6,6 +6,8 @@
 
 /// Shorter lists are sorted by comparisons.
 const DIGITS_MIN: usize = 256;
+/// So are longer ones: places are counted in 32 bits.
+const DIGITS_MAX: usize = u32::MAX as usize;
 /// From this length on digits have 11 bits in place of 8: fewer passes, more counters.
 const WIDE_MIN: usize = 2048;
 const WIDE: u32 = 11;
@@ -13,7 +15,7 @@ const NARROW: u32 = 8;
 
 /// Sorts `list`; `scratch` is room that is reused.
 pub(super) fn sort(list: &mut [u32], scratch: &mut Vec<u32>) {
-    if list.len() < DIGITS_MIN || list.is_sorted() {
+    if !(DIGITS_MIN..=DIGITS_MAX).contains(&list.len()) || list.is_sorted() {
         return list.sort_unstable();
     }
     let bits = u32::BITS - list.iter().fold(0, |all, n| all | n).leading_zeros();
