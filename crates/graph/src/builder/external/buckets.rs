@@ -8,6 +8,8 @@
 //!   Checked by `temporary_files_hold_at_most_2_2_times_the_edges`.
 //! - Nothing is kept per page: a file of any length is cut into at most [`BUCKETS_MAX`] buckets.
 //!   Checked by `cuts_take_no_memory_per_page`.
+//! - Nothing is kept per chunk: each chunk of a bucket ends with the place of the one before it.
+//!   Checked by `a_bucket_of_many_chunks_comes_back_and_takes_no_memory_per_chunk`.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -129,13 +131,26 @@ impl Numbering<'_> {
 }
 
 /// The arcs of a range of buckets in one temporary file: chunks of one size, and the rest of each.
+/// The last record of a chunk and of a rest is a [`link`].
 pub(super) struct Buckets<R> {
     spill: Spill,
-    /// Where each bucket's chunks begin.
-    chunks: Vec<Vec<u64>>,
+    /// How many chunks of each bucket are in the file, and where the latest begins.
+    chunks: Vec<(u64, u64)>,
     /// Arcs of each bucket that are not in the file.
     rest: Vec<Vec<R>>,
+    /// Arcs of a chunk.
     chunk: usize,
+}
+
+/// The place in the file of the chunk before, as a record.
+fn link<R: Record>(at: u64) -> R {
+    R::new([(at >> 32) as u32, at as u32], 0.0)
+}
+
+/// The place that a link names.
+fn linked<R: Record>(link: R) -> u64 {
+    let [high, low] = link.ends();
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// What one scan of the edges needs to know.
@@ -161,14 +176,9 @@ impl Scan<'_> {
         hooks: &mut Hooks<'_>,
     ) -> Result<Buckets<R>> {
         let share = self.buffer_bytes / (range.len() + 4);
-        let chunk = share.clamp(1 << 10, 1 << 16) / size_of::<R>();
-        let mut buckets = Buckets {
-            spill: scratch.file()?,
-            chunks: vec![Vec::new(); range.len()],
-            rest: (0..range.len()).map(|_| Vec::with_capacity(chunk)).collect(),
-            chunk,
-        };
-        let mut reader = edges.reader(4 * chunk * size_of::<R>());
+        let records = share.clamp(1 << 10, 1 << 16) / size_of::<R>();
+        let mut buckets = Buckets::new(scratch.file()?, range.len(), records);
+        let mut reader = edges.reader(4 * records * size_of::<R>());
         let (total, mut done, mut told) = (edges.len(), 0, 0);
         loop {
             let chunk = reader.next_chunk()?;
@@ -214,6 +224,12 @@ impl Scan<'_> {
 }
 
 impl<R: Record> Buckets<R> {
+    /// `count` buckets, whose chunks are of `records` records, the link included.
+    fn new(spill: Spill, count: usize, records: usize) -> Self {
+        let rest = (0..count).map(|_| Vec::with_capacity(records)).collect();
+        Buckets { spill, chunks: vec![(0, 0); count], rest, chunk: records - 1 }
+    }
+
     #[inline(always)]
     fn push(&mut self, bucket: usize, arc: R) -> Result<()> {
         self.rest[bucket].push(arc);
@@ -221,8 +237,10 @@ impl<R: Record> Buckets<R> {
     }
 
     fn flush(&mut self, bucket: usize) -> Result<()> {
+        let (count, latest) = self.chunks[bucket];
+        self.rest[bucket].push(link(latest));
         let at = self.spill.append(bytemuck::cast_slice(&self.rest[bucket]))?;
-        self.chunks[bucket].push(at);
+        self.chunks[bucket] = (count + 1, at);
         self.rest[bucket].clear();
         Ok(())
     }
@@ -234,8 +252,10 @@ impl<R: Record> Buckets<R> {
     pub(super) fn settle(mut self) -> Result<Settled<R>> {
         let rest = std::mem::take(&mut self.rest);
         let mut ends = Vec::with_capacity(rest.len());
-        for rest in rest {
-            ends.push((self.spill.append(bytemuck::cast_slice(&rest))?, rest.len()));
+        for (mut rest, &(_, latest)) in rest.into_iter().zip(&self.chunks) {
+            let arcs = rest.len();
+            rest.push(link(latest));
+            ends.push((self.spill.append(bytemuck::cast_slice(&rest))?, arcs));
         }
         Ok(Settled { buckets: self, ends })
     }
@@ -254,16 +274,22 @@ impl<R: Record> Settled<R> {
     /// # Errors
     /// `Kind::Io`.
     pub(super) fn load(&self, bucket: usize, arcs: &mut Vec<R>) -> Result<()> {
-        let (chunks, chunk) = (&self.buckets.chunks[bucket], self.buckets.chunk);
-        let (end, rest) = self.ends[bucket];
+        let (chunks, chunk) = (self.buckets.chunks[bucket].0, self.buckets.chunk);
+        let (mut at, mut count) = self.ends[bucket];
+        let all = chunks as usize * chunk + count;
         arcs.clear();
-        // Exactly as many as there are: a buffer that doubles would leave the bound.
-        arcs.reserve_exact(chunks.len() * chunk + rest);
-        arcs.resize(chunks.len() * chunk + rest, R::zeroed());
-        let places = chunks.iter().copied().chain([end]);
-        for (part, at) in arcs.chunks_mut(chunk).zip(places) {
+        // Exactly as many as there are and a link: a buffer that doubles would leave the bound.
+        arcs.reserve_exact(all + 1);
+        arcs.resize(all + 1, R::zeroed());
+        let mut from = 0;
+        for _ in 0..=chunks {
+            // The link is where the arcs of the chunk before come next.
+            let part = &mut arcs[from..=from + count];
             self.buckets.spill.read(at, bytemuck::cast_slice_mut(part))?;
+            at = linked(part[count]);
+            (from, count) = (from + count, chunk);
         }
+        arcs.truncate(all);
         R::sort(arcs);
         Ok(())
     }
@@ -304,6 +330,44 @@ mod tests {
                 assert!(cuts.pages(cuts.of(list.addr)).contains(&page_of(list.addr)));
             }
         }
+    }
+
+    /// Pushes arcs of three buckets in turn, as many as `arcs` says of each, and loads them.
+    fn come_back<R: Record + std::fmt::Debug>(records: usize, arcs: [u32; 3]) {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Scratch::new(folder.path()).file().unwrap();
+        let mut buckets = Buckets::<R>::new(spill, arcs.len(), records);
+        let arc = |bucket: usize, i: u32| R::new([i ^ 0x55, bucket as u32], i as f32);
+        for i in 0..arcs.into_iter().max().unwrap() {
+            for bucket in (0..arcs.len()).filter(|&bucket| i < arcs[bucket]) {
+                buckets.push(bucket, arc(bucket, i)).unwrap();
+            }
+        }
+        let settled = buckets.settle().unwrap();
+        for (bucket, &count) in arcs.iter().enumerate() {
+            let mut wanted: Vec<R> = (0..count).map(|i| arc(bucket, i)).collect();
+            R::sort(&mut wanted);
+            let mut found = Vec::new();
+            settled.load(bucket, &mut found).unwrap();
+            assert_eq!(found, wanted, "bucket {bucket} by {records} records");
+        }
+        // What is in memory is of one size per bucket, however many chunks that has.
+        let Settled { buckets: Buckets { spill: _, chunks, rest, chunk: _ }, ends } = &settled;
+        let (chunks, ends): (&[(u64, u64)], &[(u64, usize)]) = (chunks, ends);
+        assert_eq!((chunks.len(), ends.len(), rest.capacity()), (3, 3, 0));
+    }
+
+    #[test]
+    fn a_bucket_of_many_chunks_comes_back_and_takes_no_memory_per_chunk() {
+        for records in [2, 3, 8, 85] {
+            let chunk = records as u32 - 1;
+            for arcs in [[0, 0, 0], [0, 1, 500], [chunk, 3 * chunk, 3 * chunk + 1]] {
+                come_back::<u64>(records, arcs);
+                come_back::<[u32; 3]>(records, arcs);
+            }
+        }
+        let far = 7 << 40 | 3 << 31 | 5;
+        assert_eq!((linked::<u64>(link(far)), linked::<[u32; 3]>(link(far))), (far, far));
     }
 
     /// 4 TiB of pages: tables of them would take 5 GiB.
