@@ -293,6 +293,33 @@ fn forged_neighbours_are_an_error_on_every_road() {
 }
 
 #[test]
+fn lists_that_lead_back_are_not_read_except_for_the_source() {
+    // A path of 400 vertices, each of them with a leaf.
+    let path = 400u32;
+    let leaves = (0..path).map(|v| [v, path + v]);
+    let edges = (1..path).map(|v| [v - 1, v]).chain(leaves).collect();
+    let options = BuildOptions { order: Order::Input, threads: 1, ..BuildOptions::default() };
+    let list = EdgeList::new(2 * path, false, edges);
+    let (image, _) = build_in_memory(list, &options, &mut Hooks::none()).unwrap();
+    let graph = GraphFile::from_image(image).unwrap();
+    let dram = Store::in_dram(&graph).unwrap();
+    for store in [&dram, &flash(&dram, Transfer::Pointer)] {
+        for source in [0, path] {
+            let options = Options { sources: vec![source], verify: true, ..Options::default() };
+            let reads = |kernel| {
+                let (report, _) = run(&graph, store, kernel, &options, &WallClock::new()).unwrap();
+                report.trials[0].traffic.reads_count
+            };
+            let of_source = u64::from(source >= path);
+            assert_eq!(reads(Kernel::Sssp(Weights::Seeded)), u64::from(path) + of_source);
+            // Some 390 steps go down, the last ones read up to 6 units of HEADS each.
+            let found = reads(Kernel::Bfs);
+            assert!(found < 600, "{found} reads from {source}");
+        }
+    }
+}
+
+#[test]
 fn stores_run_in_turn_on_the_same_sources() {
     let graph = path_of(300);
     let dram = Store::in_dram(&graph).unwrap();

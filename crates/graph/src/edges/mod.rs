@@ -149,6 +149,11 @@ pub(crate) trait ListWork {
     fn waiting(&self) -> u64 {
         0
     }
+    /// Whether the list of `vertex`, of `degree` neighbours, tells nothing new: it is not read
+    /// then. Asked once per list or part that was handed out.
+    fn is_idle(&self, _tag: Self::Tag, _vertex: u32, _degree: u32) -> bool {
+        false
+    }
     /// The vertex `ahead` items later, if that is known.
     fn peek(&self, ahead: u64) -> Option<u32>;
     /// Says that `words` will be handed over soon: what they point to may be prefetched.

@@ -214,6 +214,9 @@ impl<'g> Resident<'g> {
         (tag, item): (W::Tag, Part),
     ) -> Result<()> {
         let list = place.lists.locate(item.vertex);
+        if work.is_idle(tag, item.vertex, list.degree) {
+            return Ok(());
+        }
         let end = item.skip.saturating_add(item.len);
         // What begins amid a list begins with a piece, or with a word of the first one.
         let before = match item.skip {

@@ -433,7 +433,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         loop {
             let (tag, item) = self.next_part(place, work)?;
             let list = place.lists.locate(item.vertex);
-            if list.degree > item.skip {
+            if list.degree > item.skip && !work.is_idle(tag, item.vertex, list.degree) {
                 let piece = place.layout.piece_arcs() as u32;
                 let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
                 let offset = item.skip % piece;

@@ -7,6 +7,9 @@
 //! list from its front. Lists name the neighbour of highest degree first, so most searches end in
 //! the first units.
 //!
+//! In an undirected graph the one arc of a leaf leads back to where the search came from, so its
+//! list is not read, except for the source's.
+//!
 //! Switch rules, in arcs, as each costs about the same on every medium once latency is hidden
 //! (`docs/design/graph-kernels.md` has the arithmetic)
 //! - down to up: the frontier's out-arcs exceed 1 / [`ALPHA`] of the arcs not yet searched;
@@ -24,6 +27,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, RwLock};
+
+use littoral_base::mutant;
 
 use super::algorithm::{Algorithm, Figure, Given, Jobs, Spec};
 use super::bits::{Bitmap, words_u32};
@@ -88,6 +93,8 @@ pub(crate) struct Bfs<'g> {
     arcs_read: AtomicU64,
     /// The highest degree.
     degree_max: u64,
+    /// The fewest arcs of a list that the top-down step under way reads.
+    degree_min: AtomicU32,
     plan: Mutex<Plan>,
 }
 
@@ -172,6 +179,7 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
             awake: AtomicU64::new(0),
             arcs_read: AtomicU64::new(0),
             degree_max: degree_max(graph),
+            degree_min: AtomicU32::new(1),
             plan: Mutex::default(),
         }
     }
@@ -381,6 +389,9 @@ impl Bfs<'_> {
         let chunk = if self.members == 1 { queue.len() } else { chunk };
         self.cursor.reset(queue.len() as u64, chunk as u64);
         self.hubs.hand_out(queue.iter().map(|&v| ((), v)));
+        let is_source = plan.summary.levels_count == 0 && !mutant!("graph_leaf_source_left_out");
+        let leads_back = !self.graph.is_directed() && !is_source;
+        self.degree_min.store(1 + u32::from(leads_back), Relaxed);
         self.step.store(Step::Down as u8, Relaxed);
     }
 
@@ -430,6 +441,7 @@ impl Bfs<'_> {
             queue: VertexShare::new(&queue, &self.cursor, (&self.hubs, id)),
             found: RefCell::new(&mut found),
             arcs: Cell::new(0),
+            degree_min: self.degree_min.load(Relaxed),
         };
         edges.lists(Direction::Out, &work)?;
         work.count_arcs();
@@ -467,6 +479,8 @@ struct Down<'b, const SHARED: bool> {
     queue: VertexShare<'b, SHARED>,
     found: RefCell<&'b mut Vec<u32>>,
     arcs: Cell<u64>,
+    /// Shorter lists lead nowhere new.
+    degree_min: u32,
 }
 
 impl<const SHARED: bool> Down<'_, SHARED> {
@@ -492,6 +506,16 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         self.queue.reads_max(most, reads)
+    }
+
+    #[inline(always)]
+    fn is_idle(&self, (): (), _vertex: u32, degree: u32) -> bool {
+        let is_idle = degree < self.degree_min;
+        if is_idle {
+            // As if they had been read: arcs decide on the direction too.
+            self.arcs.set(self.arcs.get() + u64::from(degree));
+        }
+        is_idle
     }
 
     #[inline(always)]

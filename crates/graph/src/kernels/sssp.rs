@@ -14,6 +14,9 @@
 //! - An entry is worked on only while its distance is still its vertex's: each distance that a
 //!   vertex had is relaxed at most once, so superseded entries cost no read. Checked by
 //!   `a_superseded_entry_costs_no_read`.
+//! - The list of a leaf of an undirected graph is not read, except for the source's: its one arc
+//!   leads back to a vertex that is no farther. Checked by
+//!   `lists_that_lead_back_are_not_read_except_for_the_source`.
 //! - A step ends when its bin is empty, and while vertices fall into it as many contexts read as
 //!   the ring has. Checked by `vertices_that_join_a_step_are_read_together`, `Sssp::relax`.
 //! - Bins cover [`BINS`] times delta; what lies beyond waits in one list and is sorted into bins
@@ -212,8 +215,8 @@ impl<'g> Algorithm<'g> for Sssp<'g> {
         })?;
         while !self.ended.load(Relaxed) {
             me.all(|| match stored {
-                true => self.relax::<SHARED, true, E>(me.id(), edges),
-                false => self.relax::<SHARED, false, E>(me.id(), edges),
+                true => self.relax::<SHARED, true, E>(me.id(), edges, source),
+                false => self.relax::<SHARED, false, E>(me.id(), edges, source),
             })?;
             me.all(|| if me.leads() { self.advance(source) } else { Ok(()) })?;
         }
@@ -435,6 +438,7 @@ impl Sssp<'_> {
         &self,
         id: usize,
         edges: &E,
+        source: u32,
     ) -> Result<()> {
         let frontier = self.frontier.read().unwrap_or_else(PoisonError::into_inner);
         let mut bins = lock(&self.bins[id]);
@@ -447,6 +451,8 @@ impl Sssp<'_> {
             bins: RefCell::new(&mut bins),
             own: RefCell::new(Vec::new()),
             at: Cell::new(0),
+            source,
+            lead_back: !self.graph.is_directed(),
         };
         edges.lists(Direction::Out, &work)?;
         debug_assert!(!work.take_own(), "a step ends while entries of its bin wait");
@@ -465,6 +471,9 @@ struct Relax<'s, const SHARED: bool, const STORED: bool> {
     /// Entries of this member that fell into the bin, and how many of them were handed out.
     own: RefCell<Vec<Entry>>,
     at: Cell<usize>,
+    source: u32,
+    /// Whether lists of one arc lead back, but for the source's.
+    lead_back: bool,
 }
 
 impl<const SHARED: bool, const STORED: bool> Relax<'_, SHARED, STORED> {
@@ -569,6 +578,11 @@ impl<const SHARED: bool, const STORED: bool> ListWork for Relax<'_, SHARED, STOR
     fn waiting(&self) -> u64 {
         let own = self.own.borrow().len() - self.at.get();
         self.share.left() + (own + self.fallen(&self.bins.borrow())) as u64
+    }
+
+    #[inline(always)]
+    fn is_idle(&self, _distance: u32, vertex: u32, degree: u32) -> bool {
+        degree == 1 && self.lead_back && vertex != self.source
     }
 
     #[inline(always)]

@@ -12,6 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Bfs, Down, Step, UpHeads, UpLists, lock};
 use crate::edges::{Edges, HeadWork, Item, ListWork, Span, Verdict};
@@ -56,14 +57,16 @@ fn go_down<E: Edges>(searches: &[&Bfs<'_>], edges: &E) -> Result<()> {
     let works = searches.iter().zip(&queues).zip(&mut found).map(|((&bfs, queue), found)| {
         found.clear();
         let queue = VertexShare::new(queue, &bfs.cursor, (&bfs.hubs, 0));
-        Down::<false> { bfs, queue, found: RefCell::new(&mut **found), arcs: Cell::new(0) }
+        let degree_min = bfs.degree_min.load(Relaxed);
+        let (found, arcs) = (RefCell::new(&mut **found), Cell::new(0));
+        Down::<false> { bfs, queue, found, arcs, degree_min }
     });
     let many = Many::new(works.collect());
     edges.lists(Direction::Out, &many)?;
     many.works.iter().for_each(Down::count_arcs);
     drop(many);
     for (search, found) in searches.iter().zip(&found) {
-        search.awake.fetch_add(found.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        search.awake.fetch_add(found.len() as u64, Relaxed);
     }
     Ok(())
 }
@@ -147,6 +150,11 @@ impl<W: ListWork<Tag = ()>> ListWork for Many<W> {
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         let each = |work: &W| work.reads_max(most, reads);
         self.works.iter().map(each).sum::<Option<u64>>().map(|sum| sum.min(most))
+    }
+
+    #[inline(always)]
+    fn is_idle(&self, tag: u32, vertex: u32, degree: u32) -> bool {
+        self.of(tag).is_idle((), vertex, degree)
     }
 
     #[inline(always)]
