@@ -154,6 +154,9 @@ pub(crate) trait ListWork {
     fn is_idle(&self, _tag: Self::Tag, _vertex: u32, _degree: u32) -> bool {
         false
     }
+    /// Hands the vertices of the first items to `each`, at most `most`, where they are known before
+    /// one is taken.
+    fn first(&self, _most: usize, _each: impl FnMut(u32)) {}
     /// The vertex `ahead` items later, if that is known.
     fn peek(&self, ahead: u64) -> Option<u32>;
     /// Says that `words` will be handed over soon: what they point to may be prefetched.

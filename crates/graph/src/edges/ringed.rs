@@ -232,12 +232,30 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
 
     /// Contexts take pieces of lists, in list order, as they become free.
     fn whole_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
+        assert!(!W::WEIGHTS, "weights are handed over with the neighbours");
         let rest = Rest::default();
-        let contexts = self.busy(place, work, self.limits.read_bytes_max / 4);
+        let contexts = self.begin_whole(place, work);
         let left = || u64::from(rest.words().div_ceil(self.limits.read_bytes_max / 4));
         self.run_lists(contexts, 1, work, left, async |cx| {
-            // Whatever is borrowed in here lives in the context's frame, and a word stored there is
-            // slow to load as part of a larger one: so a function finds the next part.
+            while let Some(part) = self.next_whole(place, work, &rest) {
+                let Whole { tag, vertex, words, addr, .. } = part;
+                let (start, len, skip) = self.widen(addr, words);
+                let bytes = cx.read(start, len).await?;
+                if work.words(tag, vertex, slice(&bytes, skip, words)?) == Verdict::Forged {
+                    return Err(Halt(place.forged("the list of vertex", vertex.into())));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The same with weights. A form of its own: a context that may read weights apart takes
+    /// several times the memory, all of which is copied as it begins.
+    fn weighted_lists<W: ListWork>(&self, place: Place<'_>, work: &W) -> Result<()> {
+        let rest = Rest::default();
+        let contexts = self.begin_whole(place, work);
+        let left = || u64::from(rest.words().div_ceil(self.limits.read_bytes_max / 4));
+        self.run_lists(contexts, 1, work, left, async |cx| {
             while let Some(part) = self.next_whole(place, work, &rest) {
                 let Whole { tag, vertex, words, addr, weights } = part;
                 let verdict = if let Some(weights) = weights {
@@ -246,16 +264,11 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
                     })
                     .await?
                 } else {
-                    let all = if W::WEIGHTS { 2 * words } else { words };
-                    let (start, len, skip) = self.widen(addr, all);
+                    let (start, len, skip) = self.widen(addr, 2 * words);
                     let bytes = cx.read(start, len).await?;
-                    let all = slice(&bytes, skip, all)?;
-                    if W::WEIGHTS {
-                        let (words, weights) = all.split_at(words as usize);
-                        work.arcs(tag, vertex, words, weights)
-                    } else {
-                        work.words(tag, vertex, all)
-                    }
+                    let both = slice(&bytes, skip, 2 * words)?;
+                    let (words, weights) = both.split_at(words as usize);
+                    work.arcs(tag, vertex, words, weights)
                 };
                 if verdict == Verdict::Forged {
                     return Err(Halt(place.forged("the list of vertex", vertex.into())));
@@ -265,7 +278,16 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         })
     }
 
-    /// The next part of a list.
+    /// Fetches the vertex table's lines of the first lists, which no list before them does; answers
+    /// how many contexts all lists keep busy.
+    fn begin_whole<W: ListWork>(&self, place: Place<'_>, work: &W) -> u32 {
+        let entries = place.lists.table().entries();
+        work.first(AHEAD_ENTRY as usize + 1, |v| prefetch(entries, v as usize));
+        self.busy(place, work, self.limits.read_bytes_max / 4)
+    }
+
+    /// The next part of a list. A function finds it: whatever a context borrows lives in its frame,
+    /// and a word stored there is slow to load as part of a larger one.
     #[inline(always)]
     fn next_whole<W: ListWork>(
         &self,
@@ -435,8 +457,12 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
             let list = place.lists.locate(item.vertex);
             if list.degree > item.skip && !work.is_idle(tag, item.vertex, list.degree) {
                 let piece = place.layout.piece_arcs() as u32;
-                let pages = u64::from(item.skip / piece) * place.layout.page_words() as u64;
-                let offset = item.skip % piece;
+                // Nearly every list begins at its front, where no read waits for a division.
+                let (before, offset) = match item.skip {
+                    0 => (0, 0),
+                    skip => (skip / piece, skip % piece),
+                };
+                let pages = u64::from(before) * place.layout.page_words() as u64;
                 let left = (list.degree - item.skip).min(item.len);
                 let run = Run {
                     vertex: item.vertex,
@@ -472,7 +498,8 @@ impl Run {
         self.left -= taken;
         self.in_page -= taken;
         self.addr += u64::from(taken);
-        if self.in_page == 0 {
+        // Behind the end of a list there is no next page to find.
+        if self.in_page == 0 && self.left > 0 {
             self.addr = self.addr.next_multiple_of(layout.page_words() as u64);
             self.in_page = self.left.min(layout.piece_arcs() as u32);
             self.piece = self.in_page;
@@ -577,6 +604,8 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
         let place = Place::new(self.graph, direction);
         if W::FROM_THE_FRONT {
             self.fronts_of_lists(place, work)
+        } else if W::WEIGHTS {
+            self.weighted_lists(place, work)
         } else {
             self.whole_lists(place, work)
         }

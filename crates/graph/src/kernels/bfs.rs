@@ -508,6 +508,10 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
         self.queue.reads_max(most, reads)
     }
 
+    fn first(&self, most: usize, each: impl FnMut(u32)) {
+        self.queue.first(most, each);
+    }
+
     #[inline(always)]
     fn is_idle(&self, (): (), _vertex: u32, degree: u32) -> bool {
         let is_idle = degree < self.degree_min;

@@ -151,6 +151,11 @@ impl<'c, const SHARED: bool> VertexShare<'c, SHARED> {
         if SHARED { self.parts.next() } else { None }
     }
 
+    /// The first of all vertices, at most `most`.
+    pub(crate) fn first(&self, most: usize, each: impl FnMut(u32)) {
+        self.vertices.iter().copied().take(most).for_each(each);
+    }
+
     /// The vertex `ahead` of the next one, while it is in the chunk at hand.
     #[inline(always)]
     pub(crate) fn peek(&self, ahead: u64) -> Option<u32> {

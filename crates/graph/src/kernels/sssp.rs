@@ -580,6 +580,10 @@ impl<const SHARED: bool, const STORED: bool> ListWork for Relax<'_, SHARED, STOR
         self.share.left() + (own + self.fallen(&self.bins.borrow())) as u64
     }
 
+    fn first(&self, most: usize, each: impl FnMut(u32)) {
+        self.frontier.iter().map(|entry| entry.vertex).take(most).for_each(each);
+    }
+
     #[inline(always)]
     fn is_idle(&self, _distance: u32, vertex: u32, degree: u32) -> bool {
         degree == 1 && self.lead_back && vertex != self.source

@@ -38,7 +38,8 @@ impl<F: Future> Slab<F> {
         Slab {
             places: Vec::with_capacity(capacity),
             order: Vec::with_capacity(capacity),
-            vacant: Vec::new(),
+            // A short run, whose futures all end, would grow it several times.
+            vacant: Vec::with_capacity(capacity),
             ended: 0,
         }
     }
