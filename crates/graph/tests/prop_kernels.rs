@@ -312,6 +312,9 @@ fn lists_that_lead_back_are_not_read_except_for_the_source() {
             };
             let of_source = u64::from(source >= path);
             assert_eq!(reads(Kernel::Sssp(Weights::Seeded)), u64::from(path) + of_source);
+            // Forward and backward; the source's list is read once.
+            let twice = 2 * u64::from(path);
+            assert_eq!(reads(Kernel::Bc(Sources::One)), twice - 1 + 2 * of_source);
             // Some 390 steps go down, the last ones read up to 6 units of HEADS each.
             let found = reads(Kernel::Bfs);
             assert!(found < 600, "{found} reads from {source}");

@@ -12,6 +12,8 @@
 //!   `answers_verify_in_memory`.
 //! - Every list is read at most twice per source: forward, and backward except of the source and on
 //!   the last level. Checked by `betweenness_reads_each_list_at_most_twice`.
+//! - The list of a leaf of an undirected graph is read only from the leaf as the source: its one
+//!   arc leads back. Checked by `lists_that_lead_back_are_not_read_except_for_the_source`.
 //! - Sums are of double precision. A source with more shortest paths to a vertex than
 //!   [`PATHS_MAX`] is refused: shares of larger counts would lose digits. Checked by
 //!   `more_paths_than_a_double_holds_are_refused`.
@@ -384,8 +386,15 @@ impl Bc<'_> {
                 (&self.hubs, id),
             ),
             found: RefCell::new(&mut found),
+            degree_min: if order.levels() > 1 { self.degree_min() } else { 1 },
         };
         edges.lists(Direction::Out, &work)
+    }
+
+    /// The fewest arcs of a list that leads on from a vertex below the source: in an undirected
+    /// graph one of them leads back.
+    fn degree_min(&self) -> u32 {
+        if self.graph.is_directed() { 1 } else { 2 }
     }
 
     /// Makes what all members found the next level.
@@ -447,7 +456,7 @@ impl Bc<'_> {
     fn up<const SHARED: bool, E: Edges>(&self, id: usize, level: usize, edges: &E) -> Result<()> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
         let level = VertexShare::new(order.level(level), &self.cursor, (&self.hubs, id));
-        let work = Up::<SHARED> { bc: self, level };
+        let work = Up::<SHARED> { bc: self, level, degree_min: self.degree_min() };
         edges.lists(Direction::Out, &work)
     }
 }
@@ -466,6 +475,8 @@ struct Down<'b, const SHARED: bool> {
     bc: &'b Bc<'b>,
     level: VertexShare<'b, SHARED>,
     found: RefCell<&'b mut Vec<u32>>,
+    /// Shorter lists lead to no vertex that is not done.
+    degree_min: u32,
 }
 
 impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
@@ -484,6 +495,11 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         self.level.reads_max(most, reads)
+    }
+
+    #[inline(always)]
+    fn is_idle(&self, (): (), _vertex: u32, degree: u32) -> bool {
+        degree < self.degree_min
     }
 
     #[inline(always)]
@@ -527,6 +543,8 @@ impl<const SHARED: bool> ListWork for Down<'_, SHARED> {
 struct Up<'b, const SHARED: bool> {
     bc: &'b Bc<'b>,
     level: VertexShare<'b, SHARED>,
+    /// Shorter lists have no successor.
+    degree_min: u32,
 }
 
 impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
@@ -545,6 +563,11 @@ impl<const SHARED: bool> ListWork for Up<'_, SHARED> {
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
         self.level.reads_max(most, reads)
+    }
+
+    #[inline(always)]
+    fn is_idle(&self, (): (), _vertex: u32, degree: u32) -> bool {
+        degree < self.degree_min
     }
 
     #[inline(always)]
