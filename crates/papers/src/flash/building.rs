@@ -78,12 +78,16 @@ impl Input {
     }
 }
 
+/// Writes the list at `path` once it is whole: the steps behind one that failed, as on a full disk,
+/// would take what there is for the list.
 fn write(drawn: &EdgeList, path: &Path) -> std::io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let part = path.with_extension("part");
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(&part)?);
     for [a, b] in &drawn.edges {
         writeln!(out, "{a} {b}")?;
     }
-    out.flush()
+    out.flush()?;
+    std::fs::rename(part, path)
 }
 
 fn bounded(options: &Options) -> Found<[Figure; 2]> {
@@ -144,4 +148,24 @@ fn beside(options: &Options, commands: [Command; 2], note: String) -> Answer {
         seconds[0], seconds[1]
     ));
     Ok(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_not_whole_has_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("drawn.el");
+        let drawn = EdgeList::new(3, false, vec![[0, 1], [2, 1]]);
+        // Nothing can be written beside the list.
+        let part = folder.path().join("drawn.part");
+        std::fs::create_dir(&part).unwrap();
+        assert!(write(&drawn, &list).is_err() && !list.exists());
+        std::fs::remove_dir(&part).unwrap();
+        write(&drawn, &list).unwrap();
+        assert_eq!(std::fs::read_to_string(&list).unwrap(), "0 1\n2 1\n");
+        assert!(!part.exists());
+    }
 }
