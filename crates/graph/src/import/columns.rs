@@ -151,6 +151,14 @@ pub(crate) fn chosen(
     }
     let found: Vec<usize> =
         wanted.iter().map(|w| one(w, count, header)).collect::<Result<_, _>>()?;
+    if found[0] == found[1] {
+        let (source, target) = (&wanted[0], &wanted[1]);
+        return Err(format!(
+            "--columns {source},{target} names one column as source and target: every edge would \
+             lead to where it begins{}",
+            list(header)
+        ));
+    }
     let weight = found.get(2).copied();
     Ok(Columns { count, source: found[0], target: found[1], weight, direction: None })
 }
@@ -321,9 +329,10 @@ mod tests {
         assert_eq!((c.source, c.target, c.weight), (1, 2, Some(3)));
         let c = of("3,from").unwrap();
         assert_eq!((c.source, c.target, c.weight), (2, 1, None));
-        for bad in ["from", "from,absent", "from,6", "0,1", "1,2", "a,b,c,d"] {
+        for bad in ["from", "from,absent", "from,6", "0,1", "1,2", "a,b,c,d", "to,to", "3,to"] {
             assert!(of(bad).is_err(), "{bad}");
         }
+        assert!(of("to,3").unwrap_err().contains("one column as source and target"));
         assert!(chosen(&names("from,to"), 2, None).unwrap_err().contains("no header"));
         assert_eq!(chosen(&names("2,1"), 2, None).unwrap().source, 1);
     }
