@@ -57,7 +57,8 @@ pub enum Event {
     OutOfBudget,
     /// The attention flag was raised.
     Attention,
-    /// No room for more translated code: the owner calls [`Translator::renew`].
+    /// No room for more translated code, or the thread needs code of another kind: the owner calls
+    /// [`Translator::renew`].
     Full,
 }
 

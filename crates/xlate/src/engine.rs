@@ -7,6 +7,8 @@
 //! - The engine may be shared by threads: each has its own `Cpu` and `Cache`.
 //! - Full code areas are emptied by [`Engine::renew`] while no thread is inside [`Engine::run`], so
 //!   no thread has a place in code that is overwritten.
+//! - So they are when the first thread needs code of [`Architecture::flushing`]; from then on all
+//!   code is of that kind, which is right for every thread.
 //!
 //! Invariants
 //! - A trap's pc is a guest address at which the program can go on. Checked by
@@ -40,6 +42,8 @@ struct Inner {
     pages: BTreeSet<u64>,
     /// Code of instructions that were translated alone, by their addresses.
     singles: HashMap<u64, u64>,
+    /// Code is that of [`Architecture::flushing`].
+    flushes: bool,
 }
 
 /// The translated code of a program.
@@ -47,6 +51,10 @@ struct Inner {
 pub struct Engine<A> {
     layout: Layout,
     architecture: A,
+    /// See [`Architecture::flushing`].
+    flushing: Option<A>,
+    /// A thread has needed its code.
+    wants_flushing: AtomicBool,
     settings: Settings,
     inner: Mutex<Inner>,
     /// Threads inside [`Engine::run`], by the addresses of their `Cpu`.
@@ -94,9 +102,12 @@ impl<A: Architecture> Engine<A> {
             figures: Figures::default(),
             pages: BTreeSet::new(),
             singles: HashMap::new(),
+            flushes: false,
         };
         Engine {
             layout,
+            flushing: architecture.flushing(),
+            wants_flushing: AtomicBool::new(false),
             architecture,
             settings: Settings::default(),
             inner: Mutex::new(inner),
@@ -158,7 +169,7 @@ impl<A: Architecture> Engine<A> {
     }
 
     /// Empties the code areas when no thread is in code any more; `interrupt` raises the attention
-    /// of all threads.
+    /// of all threads. Where a thread has needed code that flushes, all code is so from now on.
     pub fn renew(&self, window: &Window, epoch: &Epoch, interrupt: &dyn Fn()) {
         if self.emptying.swap(true, Ordering::SeqCst) {
             // Another thread is about it.
@@ -171,6 +182,7 @@ impl<A: Architecture> Engine<A> {
         let mut inner = self.lock();
         self.forget(&mut inner, window, epoch);
         inner.store.empty();
+        inner.flushes = self.wants_flushing.load(Ordering::SeqCst);
         drop(inner);
         self.emptying.store(false, Ordering::SeqCst);
     }
@@ -226,12 +238,24 @@ impl<A: Architecture> Engine<A> {
         self.come_in(cpu);
         self.architecture.open(&mut cpu.state);
         let event = match A::steps(&cpu.state) {
+            _ if self.lacks_flushes(&cpu.state) => Event::Full,
             true => self.step((&mut *cpu, cache), guest, attention),
             false => self.run_inside((&mut *cpu, cache), guest, attention, budget),
         };
         self.architecture.close(&mut cpu.state);
         self.is_outside(cpu);
         event
+    }
+
+    /// Whether a thread must not enter the code that there is, because it flushes no denormal
+    /// numbers. The next [`Engine::renew`] changes that.
+    fn lacks_flushes(&self, state: &State) -> bool {
+        let is_open = !A::flushes(state) || self.flushing.is_none();
+        if is_open || self.lock().flushes || mutant!("xlate_old_code_flushes_nothing") {
+            return false;
+        }
+        self.wants_flushing.store(true, Ordering::SeqCst);
+        true
     }
 
     fn run_inside(
@@ -296,7 +320,8 @@ impl<A: Architecture> Engine<A> {
             pages.borrow_mut().extend(at >> PAGE_BITS..=last);
             count
         };
-        let region = translate(&self.architecture, pc, base, &fetch)
+        let flushing = self.flushing.as_ref().filter(|_| inner.flushes);
+        let region = translate(flushing.unwrap_or(&self.architecture), pc, base, &fetch)
             .map_err(|unfetched| Event::Fetch(unfetched.address))?;
         inner.figures.guest_count += region.guest_count;
         inner.figures.regions_count += 1;
@@ -484,6 +509,7 @@ impl<A: Architecture> Engine<A> {
                     (true, _) => Some(Event::Step),
                     // It has set the flag: the next run executes one instruction.
                     (false, true) => Some(Event::OutOfBudget),
+                    (false, false) if self.lacks_flushes(&cpu.state) => Some(Event::Full),
                     (false, false) => self.go(cpu, guest, next),
                 }
             }

@@ -79,6 +79,20 @@ pub trait Architecture: Send + Sync {
         self.translate(entry, base, fetch)
     }
 
+    /// Whether a thread needs the code of [`Architecture::flushing`].
+    fn flushes(_: &State) -> bool {
+        false
+    }
+
+    /// The same architecture in a process of which a thread has denormal numbers count as zeros;
+    /// `None` if its code is the same.
+    fn flushing(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// The target of an indirect jump.
     fn target(state: &State, source: Source) -> u64;
 

@@ -38,7 +38,7 @@
 //! | `pushf` | alignment check, identification, resume flag and the privilege level of input and output are zero, and `popf` does not set them |
 //! | flags at a fault inside `rep cmps` and `rep scas` | of the element before |
 //! | `rcpps`, `rsqrtps` and their scalar forms | the exact result rounded, not a table's; within the manual's bound |
-//! | MXCSR | denormals as zeros (bits 6, 15) are refused; denormal operands raise nothing; an unmasked underflow needs an inexact result |
+//! | MXCSR | denormal operands raise nothing; an unmasked underflow needs an inexact result |
 //! | transcendental functions of x87 | the last bit may be the neighbour's, and C1 with it |
 //! | `fscale` far beyond the range, with overflow or underflow not masked | infinity or zero |
 //! | LOCK off the natural alignment | a load and a store, not atomic; of `cmpxchg16b` a fault |

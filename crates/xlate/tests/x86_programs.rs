@@ -198,6 +198,21 @@ fn programs_of_the_c_library_use_80_bits() {
     assert!(said.contains("kept 7 1 handled 42\ncontrol 1f80 in the handler"), "{said}");
 }
 
+/// gcc's `-ffast-math`: denormal numbers count as zeros from the first instruction on. Threads and
+/// children inherit that, a signal handler begins without it.
+#[test]
+fn programs_that_flush_denormal_numbers_do_as_on_the_host() {
+    let kind = ["-static", "-pthread"];
+    let program = Program::compiled("fast_math", &["-std=gnu11", "-ffast-math"], &kind, &["-lm"]);
+    for options in [&[][..], &[OsStr::new("--no-lbt")], &[OsStr::new("--stats")]] {
+        let said = program.agrees_with(options, &[]);
+        assert!(said.contains("as zeros 0, control 9fb0\n"), "{said}");
+        assert!(said.contains("in a handler 400000, control 1f80\n"), "{said}");
+        assert!(said.contains("in another thread 0\n"), "{said}");
+        assert!(said.contains("as numbers 400000, control 1f80\n"), "{said}");
+    }
+}
+
 /// x86-64-v2: the C library's functions for text, rounding, checksums, shuffles.
 #[test]
 fn programs_of_the_second_level_do_as_on_the_host() {

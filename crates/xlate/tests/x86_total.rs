@@ -32,13 +32,13 @@ fn words(code: &[u8], conventions: Conventions) -> usize {
     translate(AT, BASE, conventions, &fetch).map_or(0, |region| region.words.len())
 }
 
-fn conventions() -> [Conventions; 6] {
+fn conventions() -> [Conventions; 7] {
     let bools = [false, true];
     let all = bools.map(|abi_calls| {
         bools.map(|lazy_faults| Conventions { abi_calls, lazy_faults, ..Conventions::default() })
     });
     let [[a, b], [c, d]] = all;
-    [a, b, c, d, PLAIN, SINGLE]
+    [a, b, c, d, PLAIN, SINGLE, FLUSHING]
 }
 
 const PLAIN: Conventions = Conventions {
@@ -47,12 +47,16 @@ const PLAIN: Conventions = Conventions {
     ordered: true,
     counts: false,
     without_lbt: true,
+    flushes: false,
     short_regions: false,
     single: false,
 };
 
 /// As for a program that steps.
 const SINGLE: Conventions = Conventions { without_lbt: false, single: true, ..PLAIN };
+
+/// As for a program that has denormal numbers count as zeros.
+const FLUSHING: Conventions = Conventions { flushes: true, ..PLAIN };
 
 #[test]
 fn any_bytes_have_a_region() {
@@ -88,7 +92,7 @@ fn the_longest_addresses_leave_registers_enough() {
                     code.extend([opcode, modrm, 0x8b, 0x45, 0x23, 1, 0, 0x11, 0, 0, 0]);
                     let with = code.clone();
                     code.remove(prefixes.iter().position(|&b| b == 0xf0).expect("lock"));
-                    for conventions in [Conventions::default(), PLAIN, SINGLE] {
+                    for conventions in [Conventions::default(), PLAIN, SINGLE, FLUSHING] {
                         words(&with, conventions);
                         words(&code, conventions);
                     }

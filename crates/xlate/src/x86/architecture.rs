@@ -7,7 +7,7 @@ use super::region::Conventions;
 use super::registers::{COUNTS, ENTRIES, LINK, SCR_TRAP, THREAD, la64, set_flags};
 use super::text::text;
 use super::translate::{WORDS_MAX, translate};
-use super::{assist, completion, float, memory, mmx, x87};
+use super::{assist, completion, float, flush, memory, mmx, x87};
 use crate::code::{Mark, Region, Source};
 use crate::event::Event;
 use crate::guest::{Architecture, Fetch, Unfetched};
@@ -55,6 +55,14 @@ impl Architecture for X86 {
         translate(entry, base, conventions, fetch)
     }
 
+    fn flushes(state: &State) -> bool {
+        float::flushes(state)
+    }
+
+    fn flushing(&self) -> Option<X86> {
+        Some(X86(Conventions { flushes: true, ..self.0 }))
+    }
+
     fn target(state: &State, source: Source) -> u64 {
         match source {
             Source::Register(register) => state.x[usize::from(register)],
@@ -89,6 +97,7 @@ impl Architecture for X86 {
             "popf" => pop_flags(cpu, inst.size)?,
             _ if inst.row.x87 => x87::execute(cpu, &inst)?,
             _ if inst.row.mmx => mmx::execute(cpu, &inst)?,
+            _ if inst.row.traits.meets_denormals => flush::execute(cpu, &inst)?,
             name if assist::NAMES.contains(&name) => assist::execute(cpu, &inst)?,
             name if mutant!("x86_replaced_code_panics") => unreachable!("{name} is translated"),
             _ => return Ok(None),

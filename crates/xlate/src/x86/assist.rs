@@ -196,14 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn denormals_as_zeros_are_refused() {
+    fn bits_beyond_mxcsr_are_refused() {
         const LDMXCSR: [u8; 3] = [0x0f, 0xae, 0x10];
         const FXRSTOR: [u8; 3] = [0x0f, 0xae, 0x08];
         for (value, result) in [
-            (0x1f80 | 1 << 6, Err(Event::Privileged)),
-            (0x1f80 | 1 << 15, Err(Event::Privileged)),
             (0x1f80 | 1 << 16, Err(Event::Privileged)),
-            (0x7fbf, Ok(())),
+            (0x1f80 | 1 << 31, Err(Event::Privileged)),
+            (0x1f80 | 1 << 6, Ok(())),
+            (0x1f80 | 1 << 15, Ok(())),
+            (0xffff, Ok(())),
         ] {
             for (code, at) in [(LDMXCSR, 0x100), (FXRSTOR, 0x118)] {
                 let mut cpu = cpu(0x100);

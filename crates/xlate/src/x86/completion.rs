@@ -5,7 +5,7 @@
 //! signalling one, and an integer that does not fit is the nearest that does. A trap also comes
 //! where the program itself has unmasked an exception.
 
-use super::float::mxcsr;
+use super::float::{Flushed, mxcsr};
 use littoral_base::mutant;
 use littoral_la64::float::{self, Double, Env, Format, Rounding, Single, flag};
 use littoral_la64::isa;
@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 const BEFORE: u32 = flag::INVALID | flag::DIVIDE_BY_ZERO;
 
 /// Whether a value is a NaN, and whether it is a quiet one.
-fn nan<F: Format>(bits: u64) -> Option<bool> {
+pub(super) fn nan<F: Format>(bits: u64) -> Option<bool> {
     let is_nan = bits & (F::SIGN - 1) > F::INFINITY;
     is_nan.then_some(bits & F::QUIET != 0)
 }
@@ -95,7 +95,7 @@ fn convert(to: &str, from: &str, a: u64, env: &mut Env) -> Option<u64> {
 }
 
 /// One element of the result.
-fn element(name: &str, suffix: &str, (a, b): (u64, u64), env: &mut Env) -> Option<u64> {
+pub(super) fn element(name: &str, suffix: &str, (a, b): (u64, u64), env: &mut Env) -> Option<u64> {
     match suffix.split_once('.') {
         None if suffix == "s" => arithmetic::<Single>(name, a, b, env),
         None => arithmetic::<Double>(name, a, b, env),
@@ -107,7 +107,12 @@ fn element(name: &str, suffix: &str, (a, b): (u64, u64), env: &mut Env) -> Optio
 
 /// Whether a result that overflows would be exact with a greater exponent: the program learns that
 /// where it has unmasked the overflow.
-fn is_exact_beyond(name: &str, suffix: &str, (a, b): (u64, u64), rounding: Rounding) -> bool {
+pub(super) fn is_exact_beyond(
+    name: &str,
+    suffix: &str,
+    (a, b): (u64, u64),
+    rounding: Rounding,
+) -> bool {
     match suffix {
         "s" => is_exact_scaled::<Single>(name, a, b, rounding),
         "d" => is_exact_scaled::<Double>(name, a, b, rounding),
@@ -197,7 +202,7 @@ fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> 
 
 /// The exceptions that the program has unmasked, in the order of the FCSR; not what the code itself
 /// has masked for one instruction.
-fn unmasked(state: &State) -> u32 {
+pub(super) fn unmasked(state: &State) -> u32 {
     let masks = mxcsr(state) >> 7;
     let bit = |ours: u32, theirs: u32| (!masks >> ours & 1) << theirs;
     let open = bit(0, 4) | bit(2, 3) | bit(3, 2) | bit(4, 1) | bit(5, 0);
@@ -214,14 +219,15 @@ pub(super) fn pair(
 ) -> Option<[u64; 2]> {
     let rounding = if truncates { Rounding::Zero } else { Rounding::from_bits(state.fcsr >> 8) };
     let mut env = Env::new(rounding);
-    let [a, b] = values.map(|value| convert(to, from, value, &mut env));
+    let flushed = Flushed::of(state);
+    let [a, b] = values.map(|value| convert(to, from, flushed.operand(from, value), &mut env));
     let results = a.zip(b)?;
     (!raise(state, env.flags)).then_some(results.into())
 }
 
 /// Notes what was raised. Whether the program has unmasked some of it; the cause is then what the
 /// kernel looks at: all flags that are raised and not masked, earlier ones too.
-fn raise(state: &mut State, flags: u32) -> bool {
+pub(super) fn raise(state: &mut State, flags: u32) -> bool {
     let open = unmasked(state);
     let raised = if flags & BEFORE & open != 0 { flags & BEFORE } else { flags };
     let traps = raised & open != 0;

@@ -212,6 +212,8 @@ pub struct Traits {
     pub shifts: bool,
     /// It always runs outside translated code.
     pub assisted: bool,
+    /// It is arithmetic of vector registers with operands or results that may be denormal.
+    pub meets_denormals: bool,
     /// It compares strings and writes rcx, which no operand names.
     pub gives_place: bool,
 }
@@ -242,6 +244,7 @@ impl Traits {
         const SHIFTS: [&str; 9] = ["shl", "shr", "sar", "shld", "shrd", "rol", "ror", "rcl", "rcr"];
         let is_one = |names: &[&str]| names.contains(&row.stem);
         let conditional = row.stem == "j" || is_one(&COUNTING);
+        let of_integers = is_one(&["cvtsi2ss", "cvtsi2sd", "cvtdq2ps"]);
         let raises = is_one(&RAISE) || row.privileged || row.float || row.x87 || row.mmx;
         Traits {
             conditional,
@@ -251,6 +254,7 @@ impl Traits {
             shows_flags: is_one(&SHOW) || row.privileged,
             shifts: is_one(&SHIFTS),
             assisted: row.x87 || row.mmx || row.stem == "cpuid" || is_one(&ASSISTED),
+            meets_denormals: row.float && !row.mmx && !of_integers,
             gives_place: is_one(&["pcmpistri", "pcmpestri"]),
         }
     }

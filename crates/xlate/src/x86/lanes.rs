@@ -131,7 +131,7 @@ pub(super) fn before(inst: &Inst, live: u32, conventions: Conventions) -> u32 {
     if !conventions.lazy_faults || inst.shows_flags() {
         return ALL;
     }
-    let is_open = inst.is_assisted() && !inst.row.x87;
+    let is_open = inst.is_outside(conventions) && !inst.row.x87;
     if is_open {
         return ALL;
     }

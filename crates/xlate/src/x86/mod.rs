@@ -8,6 +8,7 @@
 //! - [`assist`]: vector instructions that run outside translated code.
 //! - [`x87`]: x87, outside translated code too.
 //! - `mmx`: MMX, on the registers of x87.
+//! - `flush`: arithmetic of SSE where denormal numbers count as zeros, outside translated code.
 //! - [`registers`]: which LA64 register holds which guest register.
 //! - [`architecture`]: the engine's face of it.
 //! - [`front`]: the face for the owner of a program.
@@ -29,6 +30,7 @@ pub mod region;
 pub mod registers;
 pub mod x87;
 
+mod flush;
 mod lanes;
 mod lower;
 mod memory;

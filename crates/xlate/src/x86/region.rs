@@ -30,6 +30,9 @@ pub struct Conventions {
     pub counts: bool,
     /// The code has no LBT instruction.
     pub without_lbt: bool,
+    /// A thread of the process has denormal numbers count as zeros: arithmetic that may meet them
+    /// runs outside translated code, as the MXCSR of each thread asks.
+    pub flushes: bool,
     /// A region has few instructions: where translating costs as much as executing, most of what a
     /// long region holds is never executed.
     pub short_regions: bool,
@@ -109,7 +112,12 @@ fn find(at: u64, fetch: Fetch<'_>) -> Result<Found, Unfetched> {
 ///
 /// # Errors
 /// The first instruction cannot be fetched.
-pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>, Unfetched> {
+pub fn discover(
+    entry: u64,
+    most: usize,
+    conventions: Conventions,
+    fetch: Fetch<'_>,
+) -> Result<Vec<Block>, Unfetched> {
     find(entry, fetch)?;
     let mut found = Instructions::default();
     let mut leaders = BTreeSet::from([entry]);
@@ -128,7 +136,8 @@ pub fn discover(entry: u64, most: usize, fetch: Fetch<'_>) -> Result<Vec<Block>,
                 break;
             }
             // Control comes back here from outside.
-            if inst.is("syscall") || inst.is_assisted() && !mutant!("x86_assist_ends_region") {
+            let leaves = inst.is_outside(conventions) && !mutant!("x86_assist_ends_region");
+            if inst.is("syscall") || leaves {
                 leaders.insert(at);
             }
         }
@@ -187,9 +196,9 @@ impl Inst {
         traits.faults || self.memory().is_some() && !traits.names_only
     }
 
-    /// Whether it always runs outside translated code.
-    pub fn is_assisted(&self) -> bool {
-        self.row.traits.assisted
+    /// Whether it runs outside translated code.
+    pub fn is_outside(&self, conventions: Conventions) -> bool {
+        self.row.traits.assisted || conventions.flushes && self.row.traits.meets_denormals
     }
 
     /// Whether it works on vectors and writes no general register.
@@ -258,10 +267,11 @@ mod tests {
             bytes[..len].copy_from_slice(&rest[..len]);
             len
         };
-        let blocks = discover(0x1000, 300, &fetch).expect("a region");
+        let blocks = discover(0x1000, 300, Conventions::default(), &fetch).expect("a region");
         let starts: Vec<u64> = blocks.iter().map(|b| b.start).collect();
         assert_eq!(starts, [0x1000, 0x1005, 0x100a]);
         assert!(matches!(blocks[2].end, End::Flow(ret) if ret.is("ret")));
-        assert_eq!(discover(0x2000, 300, &fetch).unwrap_err(), Unfetched { address: 0x2000 });
+        let missing = discover(0x2000, 300, Conventions::default(), &fetch);
+        assert_eq!(missing.unwrap_err(), Unfetched { address: 0x2000 });
     }
 }

@@ -27,7 +27,7 @@ pub fn translate(
         (false, false) => INSTRUCTIONS_MAX,
     };
     loop {
-        let blocks = discover(entry, most, fetch)?;
+        let blocks = discover(entry, most, conventions, fetch)?;
         match region(entry, base, conventions, &blocks) {
             Some(region) => return Ok(region),
             // Too long for its place, or for a branch in it.

@@ -140,10 +140,12 @@ fn x87(random: &mut Random) -> [u64; 19] {
 }
 
 /// MXCSR: any rounding and flags, sometimes exceptions that trap, but not those of denormal
-/// operands and of underflow.
+/// operands and of underflow; sometimes denormal operands or results as zeros.
 pub(super) fn mxcsr(random: &mut Random) -> u32 {
     let open = if random.one_in(6) { random.draw() as u32 & 0x1680 } else { 0 };
-    (random.draw() as u32 & 0x603d | 0x1f80) & !open
+    let drawn = random.draw();
+    let zeros = if drawn >> 40 & 3 == 0 { (drawn >> 32) as u32 & 0x8040 } else { 0 };
+    (drawn as u32 & 0x603d | 0x1f80 | zeros) & !open
 }
 
 /// Registers at the begin: pointers, numbers of all widths, small ones.

@@ -7,6 +7,7 @@
 use super::Lower;
 use super::operand::Extend;
 use crate::x86::decode::{Inst, Operand};
+use crate::x86::float::CONDITIONS;
 use crate::x86::isa::flag;
 use crate::x86::lanes;
 use crate::x86::registers::{ZEROS, la64};
@@ -21,18 +22,6 @@ fn shape(stem: &str) -> (bool, &'static str) {
         _ => (false, ".d"),
     }
 }
-
-/// LA64's condition for each of the eight, and whether its operands are swapped.
-const CONDITIONS: [(&str, bool); 8] = [
-    ("ceq", false),
-    ("slt", false),
-    ("sle", false),
-    ("cun", false),
-    ("cune", false),
-    ("sule", true),
-    ("sult", true),
-    ("cor", false),
-];
 
 impl Lower {
     /// A floating-point instruction; false if it is none.

@@ -346,7 +346,7 @@ impl Lower {
 
     /// One instruction that does not end its block.
     fn inst(&mut self, inst: &Inst) {
-        if inst.is_assisted() {
+        if inst.is_outside(self.conventions) {
             return self.exit(Exit::Assist(inst.at));
         }
         if inst.lock || inst.is("xchg") && inst.memory().is_some() {

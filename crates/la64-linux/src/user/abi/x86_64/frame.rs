@@ -96,8 +96,8 @@ fn x87_at(n: u8) -> u64 {
 
 /// The floating-point state: x87 and the vector registers.
 fn write_float(registers: &Registers<'_>, w: &Window, at: u64) -> Option<()> {
-    /// Without the bits for denormal numbers as zeros.
-    const MXCSR_MASK: u64 = 0x7fbf;
+    /// The bits of MXCSR that there are.
+    const MXCSR_MASK: u64 = 0xffff;
     w.write(at, &[0; FLOAT_LEN as usize])?;
     (0..19).try_for_each(|n| w.store(at + x87_at(n), registers.get(X87 + n)))?;
     w.store(at + MXCSR_AT, registers.get(MXCSR) | MXCSR_MASK << 32)?;
