@@ -179,7 +179,8 @@ fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> 
     let register = |place: u32| &state.v[(word >> place & 31) as usize].0;
     let (j, k) = (register(5), register(10));
     let count = if name == stem { 1 } else { 128 / to };
-    let open = unmasked(state);
+    let (open, flushed) = (unmasked(state), Flushed::of(state));
+    let format = suffix.split_once('.').map_or(suffix, |(to, _)| to);
     let one = |n: u32| {
         let operands = match (from > to && count > 1, n) {
             // Two registers become one; the elements of vk come first.
@@ -189,6 +190,7 @@ fn elements(state: &State, word: u32, env: &mut Env) -> Option<(Vec<u64>, u32)> 
         };
         let mut own = Env::new(env.rounding);
         let value = element(name, suffix, operands, &mut own);
+        let value = value.map(|value| flushed.result(format, value, &mut own));
         let traps = own.flags & open & flag::OVERFLOW != 0;
         if traps && is_exact_beyond(name, suffix, operands, env.rounding) {
             own.flags &= !flag::INEXACT;

@@ -1,5 +1,7 @@
 //! Arithmetic of SSE outside translated code, in processes of which a thread has denormal numbers
-//! count as zeros (bits 6 and 15 of MXCSR): LA64 has no such mode.
+//! count as zeros (bits 6 and 15 of MXCSR): LA64 has no such mode. Translated code leaves for here
+//! where an operand is denormal or a result may be tiny, and always for some instructions (see
+//! `lower::floating`).
 //!
 //! - Each thread's MXCSR says what becomes of its own denormal numbers; a thread without these bits
 //!   gets what translated code would give.

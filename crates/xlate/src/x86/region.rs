@@ -30,8 +30,8 @@ pub struct Conventions {
     pub counts: bool,
     /// The code has no LBT instruction.
     pub without_lbt: bool,
-    /// A thread of the process has denormal numbers count as zeros: arithmetic that may meet them
-    /// runs outside translated code, as the MXCSR of each thread asks.
+    /// A thread of the process has denormal numbers count as zeros: arithmetic that meets them runs
+    /// outside translated code, as the MXCSR of each thread asks.
     pub flushes: bool,
     /// A region has few instructions: where translating costs as much as executing, most of what a
     /// long region holds is never executed.
@@ -196,7 +196,7 @@ impl Inst {
         traits.faults || self.memory().is_some() && !traits.names_only
     }
 
-    /// Whether it runs outside translated code.
+    /// Whether it runs outside translated code, at least with some operands.
     pub fn is_outside(&self, conventions: Conventions) -> bool {
         self.row.traits.assisted || conventions.flushes && self.row.traits.meets_denormals
     }

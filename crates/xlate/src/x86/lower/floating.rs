@@ -6,12 +6,14 @@
 
 use super::Lower;
 use super::operand::Extend;
+use crate::code::Exit;
 use crate::x86::decode::{Inst, Operand};
 use crate::x86::float::CONDITIONS;
 use crate::x86::isa::flag;
 use crate::x86::lanes;
 use crate::x86::registers::{ZEROS, la64};
 use littoral_base::mutant;
+use littoral_la64::asm::Label;
 
 /// What an instruction's last two letters say: whether it is on all elements, and the LA64 suffix.
 fn shape(stem: &str) -> (bool, &'static str) {
@@ -23,7 +25,89 @@ fn shape(stem: &str) -> (bool, &'static str) {
     }
 }
 
+/// Which vector operands of an instruction must not be denormal in code of a process that has such
+/// numbers count as zeros: whether the first one too, and their elements as [`shape`] has them.
+/// `None` where the instruction always runs outside translated code.
+fn guards(stem: &str) -> Option<(bool, (bool, &'static str))> {
+    match &stem[..stem.len() - 2] {
+        "add" | "sub" | "mul" | "div" | "min" | "max" | "cmp" | "comi" | "ucomi" => {
+            return Some((true, shape(stem)));
+        }
+        "sqrt" | "round" => return Some((false, shape(stem))),
+        _ => {}
+    }
+    let elements = match stem {
+        "cvtss2sd" | "cvtss2si" | "cvttss2si" => (false, ".s"),
+        "cvtsd2si" | "cvttsd2si" => (false, ".d"),
+        "cvtps2pd" | "cvtps2dq" | "cvttps2dq" => (true, ".s"),
+        "cvtpd2dq" | "cvttpd2dq" => (true, ".d"),
+        // Several operations, and conversions from doubles to singles.
+        _ => return None,
+    };
+    Some((false, elements))
+}
+
 impl Lower {
+    /// Arithmetic in a process that has denormal numbers count as zeros: as in others, unless an
+    /// operand is denormal or the result may be tiny; then it runs outside translated code. False
+    /// if it always does.
+    ///
+    /// What an operation raises before it is found tiny is raised again outside, and more.
+    pub(super) fn guarded(&mut self, inst: &Inst) -> bool {
+        let stem = inst.row.stem;
+        if !inst.row.traits.meets_denormals {
+            return false;
+        }
+        let Some((has_first, elements)) = guards(stem) else { return false };
+        let (all, suffix) = elements;
+        let outside = self.event(Exit::Assist(inst.at));
+        let s = self.vector(inst, inst.operand(1));
+        self.loaded = Some(s);
+        let t = if all { self.vector_temp() } else { self.temp() };
+        self.leave_if_small((s, t), elements, outside);
+        if has_first {
+            self.leave_if_small((Self::destination(inst), t), elements, outside);
+        }
+        if !matches!(&stem[..3], "add" | "sub" | "mul" | "div") {
+            self.spare.extend((!all).then_some(t));
+            self.unlocked(inst);
+            return true;
+        }
+        let (d, v) = (Self::destination(inst), self.vector_temp());
+        let kind = if all { "vf" } else { "f" };
+        self.rrr(&format!("{kind}{}{suffix}", &stem[..3]), v, d, s);
+        if !mutant!("x86_tiny_results_unguarded") {
+            self.leave_if_small((v, t), elements, outside);
+        }
+        match all {
+            true => self.vector_copy(d, v),
+            false => self.merge(d, v, suffix),
+        }
+        true
+    }
+
+    /// Branches where an element is denormal, or the least normal number, to which a tiny one may
+    /// have been rounded. Of a scalar only the low element counts. `t` is scratch: a vector
+    /// register, for a scalar a general one.
+    fn leave_if_small(&mut self, (x, t): (u8, u8), (all, suffix): (bool, &str), to: Label) {
+        let (bits, fraction) = if suffix == ".s" { (32, 23) } else { (64, 52) };
+        // The magnitude less one: a zero becomes the greatest number.
+        if all {
+            let element = if suffix == ".s" { ".w" } else { ".d" };
+            self.rri(&format!("vbitclri{element}"), t, x, bits - 1);
+            self.rri(&format!("vsubi{element}u"), t, t, 1);
+            self.rri(&format!("vsrli{element}"), t, t, fraction);
+            self.rr(&format!("vsetanyeqz{element}"), 0, t);
+            self.asm.branch("bcnez", &[0], to);
+        } else {
+            self.rr(&format!("movfr2gr{suffix}"), t, x);
+            self.pick(t, t, bits - 2, 0);
+            self.rri("addi.d", t, t, -1);
+            self.rri("srli.d", t, t, fraction);
+            self.asm.branch("beqz", &[t.into()], to);
+        }
+    }
+
     /// A floating-point instruction; false if it is none.
     pub(super) fn on_floats(&mut self, inst: &Inst) -> bool {
         let stem = inst.row.stem;

@@ -67,6 +67,8 @@ pub(super) struct Lower {
     /// Scratch registers that the instruction has used and needs no more; taken first.
     spare: Vec<u8>,
     vectors_used: usize,
+    /// Scratch register that holds the instruction's vector operand in memory, once it is loaded.
+    loaded: Option<u8>,
     /// LA64 registers that hold guest registers and multiples of 16, one bit each.
     aligned_bases: u32,
     /// Guest registers whose upper halves are zeros, one bit each.
@@ -136,6 +138,7 @@ impl Lower {
             temps_used: 0,
             spare: Vec::new(),
             vectors_used: 0,
+            loaded: None,
             aligned_bases: 0,
             zeros: 0,
             group: None,
@@ -317,6 +320,7 @@ impl Lower {
             self.aligned_bases &= !written_bases(inst);
         }
         self.spare.clear();
+        self.loaded = None;
         self.keeps_far = self.is_straight(inst);
         if !self.keeps_far {
             self.far_kept = [None; FAR.len()];
@@ -347,7 +351,10 @@ impl Lower {
     /// One instruction that does not end its block.
     fn inst(&mut self, inst: &Inst) {
         if inst.is_outside(self.conventions) {
-            return self.exit(Exit::Assist(inst.at));
+            if !self.guarded(inst) {
+                self.exit(Exit::Assist(inst.at));
+            }
+            return;
         }
         if inst.lock || inst.is("xchg") && inst.memory().is_some() {
             return self.locked(inst);

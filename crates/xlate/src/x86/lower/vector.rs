@@ -145,11 +145,11 @@ impl Lower {
     pub(super) fn vector(&mut self, inst: &Inst, operand: Operand) -> u8 {
         match operand {
             Operand::Xmm(n) => n,
-            Operand::Mem(m) => {
+            Operand::Mem(m) => self.loaded.unwrap_or_else(|| {
                 let v = self.vector_temp();
                 self.vector_load(inst, v, &m);
                 v
-            }
+            }),
             Operand::Reg(_) | Operand::Mm(_) | Operand::Imm(_) | Operand::Target(_) => {
                 unreachable!("a vector operand is a vector register or memory")
             }
