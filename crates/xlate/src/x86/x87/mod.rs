@@ -131,11 +131,9 @@ impl Step<'_> {
     }
 
     fn load<const N: usize>(&self) -> Result<u128, Event> {
+        let loaded: [u8; N] = super::memory::load(self.cpu, self.at)?;
         let mut bytes = [0; 16];
-        for (n, byte) in bytes.iter_mut().enumerate().take(N) {
-            let at = self.at.wrapping_add(n as u64);
-            *byte = self.cpu.window.load::<u8>(at).ok_or(Event::Load(at))?;
-        }
+        bytes[..N].copy_from_slice(&loaded);
         Ok(u128::from_le_bytes(bytes))
     }
 
