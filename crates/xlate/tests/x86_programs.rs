@@ -211,6 +211,10 @@ fn programs_that_flush_denormal_numbers_do_as_on_the_host() {
         assert!(said.contains("in another thread 0\n"), "{said}");
         assert!(said.contains("as numbers 400000, control 1f80\n"), "{said}");
     }
+    // Without the option nothing of it is set before a handler does.
+    let program = Program::compiled("fast_math", &["-std=gnu11"], &kind, &["-lm"]);
+    let said = program.agrees(&["handler"]);
+    assert_eq!(said, "before it 400000\nset by a handler 0\n");
 }
 
 /// x86-64-v2: the C library's functions for text, rounding, checksums, shuffles.

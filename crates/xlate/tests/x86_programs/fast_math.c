@@ -83,7 +83,26 @@ static void *other_thread(void *unused) {
     return NULL;
 }
 
-int main(void) {
+static void on_other(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info;
+    ((ucontext_t *)context)->uc_mcontext.fpregs->mxcsr |= 0x8000;
+}
+
+// No instruction of the program sets MXCSR then, but the handler's return.
+static void set_by_a_handler(void) {
+    struct sigaction action = {.sa_sigaction = on_other, .sa_flags = SA_SIGINFO};
+    sigaction(SIGUSR2, &action, NULL);
+    printf("before it %x\n", product(LEAST_NORMAL, HALF));
+    raise(SIGUSR2);
+    printf("set by a handler %x\n", product(LEAST_NORMAL, HALF));
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    if (count > 1) {
+        set_by_a_handler();
+        return 0;
+    }
     printf("at the start %x\n", _mm_getcsr() & ZEROS);
     fill();
     sums(ZEROS);
