@@ -9,16 +9,23 @@ use guest::*;
 
 const SIGACTION: i64 = 134;
 const OPENAT: i64 = 56;
+const WRITE: i64 = 64;
+const PWRITE64: i64 = 68;
 const MUNMAP: i64 = 215;
+const MREMAP: i64 = 216;
 const MMAP: i64 = 222;
 const MPROTECT: i64 = 226;
+const MEMFD_CREATE: i64 = 279;
 const CLONE3: i64 = 435;
 /// Shared memory, files, handlers; a thread.
 const THREAD_FLAGS: u64 = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000;
+const READ: i64 = 1;
 const READ_WRITE: i64 = 3;
 const READ_EXECUTE: i64 = 5;
 const ALL: i64 = 7;
+const SHARED: i64 = 1;
 const PRIVATE: i64 = 2;
+const FIXED: i64 = 0x10;
 const ANONYMOUS: i64 = 0x20;
 /// Where an immediate of twelve bits stands.
 const IMMEDIATE: i64 = 10;
@@ -190,12 +197,9 @@ fn another_thread_executes_what_was_written_before_ibar() {
 /// Code of a file that was executed, and then code in a segment that is attached in its place.
 #[test]
 fn code_of_a_segment_in_the_place_of_a_file_is_executed() {
-    const WRITE: i64 = 64;
     const SHMGET: i64 = 194;
     const SHMCTL: i64 = 195;
     const SHMAT: i64 = 196;
-    const MEMFD_CREATE: i64 = 279;
-    const FIXED: i64 = 0x10;
     /// It replaces what is there, and may be executed.
     const REPLACE_EXECUTE: i64 = 0o140000;
     const PLACE: i64 = 0x3000_0000;
@@ -221,4 +225,123 @@ fn code_of_a_segment_in_the_place_of_a_file_is_executed() {
     asm.exit(0).data("name", &[0x6e]).data("first", &[function(1)]);
     asm.data("second", &[function(2)]);
     ok(&asm);
+}
+
+/// Maps a page of the file whose descriptor is in fp; its address in s2. `at` holds where, or is
+/// register 0.
+fn map_file(asm: &mut Asm, at: i64, protection: i64, flags: i64) {
+    asm.op("or", &[A0, at, 0]).constant(A1, 4096).op("ori", &[A2, 0, protection]);
+    asm.op("ori", &[A3, 0, flags]).op("or", &[A4, FP, 0]).op("ori", &[A5, 0, 0]).call(MMAP);
+    asm.op("or", &[S2, A0, 0]);
+}
+
+/// How a page of shared memory comes to be executable.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    AtOnce,
+    ByProtection,
+    ByASecondMapping,
+    InThePlaceOfAPrivateOne,
+    BySegment,
+}
+
+/// Maps the function a second time, to be executed; its address in s2.
+fn map_to_execute(asm: &mut Asm, way: Way) {
+    let may_move = 1;
+    match way {
+        Way::AtOnce => map_file(asm, 0, READ_EXECUTE, SHARED),
+        Way::ByProtection => {
+            map_file(asm, 0, READ, SHARED);
+            asm.op("or", &[A0, S2, 0]).constant(A1, 4096).op("ori", &[A2, 0, READ_EXECUTE]);
+            asm.call(MPROTECT).expect_equal(A0, 0, 30);
+        }
+        Way::ByASecondMapping => {
+            map_file(asm, 0, READ_EXECUTE, SHARED);
+            asm.op("or", &[A0, S2, 0]).op("ori", &[A1, 0, 0]).constant(A2, 4096);
+            asm.op("ori", &[A3, 0, may_move]).call(MREMAP).op("or", &[S2, A0, 0]);
+        }
+        Way::InThePlaceOfAPrivateOne => {
+            map_file(asm, 0, READ_EXECUTE, PRIVATE);
+            asm.op("jirl", &[RA, S2, 0]);
+            map_file(asm, S2, READ_EXECUTE, SHARED | FIXED);
+        }
+        Way::BySegment => segment(asm, 0o110000),
+    }
+}
+
+/// Attaches the segment whose number is in fp; its address in s2.
+fn segment(asm: &mut Asm, flags: i64) {
+    const SHMAT: i64 = 196;
+    asm.op("or", &[A0, FP, 0]).op("ori", &[A1, 0, 0]).constant(A2, flags).call(SHMAT);
+    asm.op("or", &[S2, A0, 0]);
+}
+
+/// Makes shared memory with the function in it, writable; its address in s0, and what it is known
+/// by in fp.
+fn share_function(asm: &mut Asm, way: Way) {
+    const SHMGET: i64 = 194;
+    const SHMCTL: i64 = 195;
+    if let Way::BySegment = way {
+        asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 0o700]).call(SHMGET);
+        asm.op("or", &[FP, A0, 0]);
+        segment(asm, 0);
+        asm.op("or", &[S0, S2, 0]).address(T0, "function");
+        for at in [0, 8, 16] {
+            asm.op("ld.d", &[T1, T0, at]).op("st.d", &[T1, S0, at]);
+        }
+        map_to_execute(asm, way);
+        // It goes with the last process that has it attached.
+        asm.op("or", &[A0, FP, 0]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]).call(SHMCTL);
+        return;
+    }
+    asm.address(A0, "name").op("ori", &[A1, 0, 0]).call(MEMFD_CREATE).op("or", &[FP, A0, 0]);
+    asm.address(A1, "function").op("ori", &[A2, 0, 24]).call(WRITE);
+    map_file(asm, 0, READ_WRITE, SHARED);
+    asm.op("or", &[S0, S2, 0]);
+    map_to_execute(asm, way);
+}
+
+/// Memory that is mapped twice, once to be written and once to be executed, as by runtimes that
+/// never have memory writable and executable at one address.
+#[test]
+fn code_written_through_another_mapping_is_executed() {
+    // A loop, of which a region could be made: its second instruction changes.
+    let function = [
+        word("ori", &[T2, 0, 40]),
+        word("ori", &[A0, 0, 0]),
+        word("addi.d", &[T2, T2, -1]),
+        word("bnez", &[T2, -8]),
+        word("jirl", &[0, RA, 0]),
+        word("andi", &[0, 0, 0]),
+    ];
+    let function: [u64; 3] =
+        std::array::from_fn(|n| u64::from(function[2 * n]) | u64::from(function[2 * n + 1]) << 32);
+    let ways = [
+        Way::AtOnce,
+        Way::ByProtection,
+        Way::ByASecondMapping,
+        Way::InThePlaceOfAPrivateOne,
+        Way::BySegment,
+    ];
+    for way in ways {
+        let mut asm = Asm::default();
+        share_function(&mut asm, way);
+        asm.op("addi.d", &[S0, S0, 4]).constant(S1, 500).label("more");
+        write_constant(&mut asm, S0, S1);
+        asm.op("ibar", &[0]);
+        call_and_expect(&mut asm, S2, S1, 10);
+        asm.op("addi.d", &[S1, S1, -1]).to("bnez", &[S1], "more");
+        if !matches!(way, Way::BySegment) {
+            // By a call.
+            asm.address(A1, "again");
+            write_constant(&mut asm, A1, S2);
+            asm.op("or", &[A0, FP, 0]).op("ori", &[A2, 0, 4]).op("ori", &[A3, 0, 4]).call(PWRITE64);
+            asm.op("ibar", &[0]);
+            call_and_expect(&mut asm, S2, S2, 11);
+        }
+        asm.exit(0).data("name", &[0x6e]).data("function", &function).data("again", &[0]);
+        let output = asm.run();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{way:?}: {text}");
+    }
 }

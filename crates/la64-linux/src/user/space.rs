@@ -9,6 +9,8 @@
 //!   executable, but code of a translator may be. Checked by
 //!   `code_that_lost_its_right_or_its_memory_is_not_executed`,
 //!   `code_written_between_two_changes_of_protection_is_executed`.
+//! - Shared memory counts as writable from its mapping on: it may be written by another mapping, by
+//!   a call or by another process. Checked by `code_written_through_another_mapping_is_executed`.
 //! - Of a guest whose processors notice written code, a writable page of which code was made is
 //!   watched: the host refuses writes until the code is dropped. Checked by
 //!   `code_that_the_program_writes_is_executed`.
@@ -55,7 +57,8 @@ pub(super) struct Area {
     pub(super) end: u64,
     pub(super) prot: u32,
     pub(super) shared: bool,
-    /// Is or ever was writable, also by another mapping: code there is compared with memory.
+    /// Is or ever was writable, or is shared, so that another mapping may be: code there is
+    /// compared with memory.
     pub(super) written: bool,
     anonymous: bool,
     /// The host promises no memory for it.

@@ -82,11 +82,13 @@ impl Space {
             return got;
         }
         self.carve(at, at + len);
+        // Shared memory may change by other mappings, by calls and by other processes.
+        let changes = shared && !mutant!("la64_shared_code_is_fixed");
         let area = Area {
             end: at + len,
             prot: r.prot,
             shared,
-            written: shared || r.prot & PROT_WRITE != 0,
+            written: changes || r.prot & PROT_WRITE != 0,
             anonymous: r.flags & MAP_ANONYMOUS != 0,
             unreserved: r.flags & MAP_NORESERVE != 0,
             segment: None,
