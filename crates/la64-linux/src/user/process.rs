@@ -164,12 +164,14 @@ impl Process {
     }
 
     /// As `unwatch`, for all pages: the host is about to write to memory that is not known here.
-    /// Whether there was one.
-    pub(super) fn unwatch_all(&self) -> bool {
+    /// The calling thread, whose signals are noted in `own`, is in no code. Whether there was a
+    /// watched page.
+    pub(super) fn unwatch_all(&self, own: &Pending) -> bool {
         let pages = lock(&self.space).watched();
         if !pages.is_empty() {
             self.unwatch(&pages);
-            self.interrupt();
+            // Its own attention would keep it from entering the kernel again.
+            self.interrupt_where(|thread| !std::ptr::eq(thread, own));
         }
         !pages.is_empty()
     }
@@ -183,10 +185,14 @@ impl Process {
 
     /// Raises the attention of every thread: it leaves old code at the next exact address.
     pub(super) fn interrupt(&self) {
+        self.interrupt_where(|_| true);
+    }
+
+    fn interrupt_where(&self, is_meant: impl Fn(&Pending) -> bool) {
         if self.abi.coherent && mutant!("x86_threads_keep_old_code") {
             return;
         }
-        for thread in lock(&self.threads).iter() {
+        for thread in lock(&self.threads).iter().filter(|thread| is_meant(thread)) {
             thread.interrupt(self.is_native);
         }
     }

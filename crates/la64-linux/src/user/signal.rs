@@ -197,7 +197,7 @@ pub(super) fn deliver(thread: &mut Thread, number: u32, info: [u64; 16], forced:
         _ => {
             // A frame may come to a watched page.
             let entered = enter(thread, number, &info, action);
-            let again = entered.is_none() && thread.process.unwatch_all();
+            let again = entered.is_none() && thread.process.unwatch_all(&thread.pending);
             if entered.is_none() && !(again && enter(thread, number, &info, action).is_some()) {
                 return no_frame(thread, number);
             }

@@ -46,6 +46,17 @@ static void program(int argc, char **argv, char **envp, u64 *auxv)
 		number("read", call(READ, pair[0], page, 6));
 		number("by the kernel", first());
 	}
+	/* From a page that may be written, to nowhere and to that page: mov eax, N; syscall; ret. */
+	typedef long entry(long, long, long);
+	u8 *calling = page + 2048;
+	static const u8 enter[] = {0xb8, 0, 0, 0, 0, 0x0f, 0x05, 0xc3};
+	memcpy(calling, enter, sizeof enter);
+	*(int *)(calling + 1) = ACCESS;
+	number("from such a page", ((entry *)calling)(1, 0, 0));
+	*(int *)(calling + 1) = READ;
+	call(WRITE, pair[1], "six by", 6);
+	number("to its own page", ((entry *)calling)(pair[0], (long)calling + 64, 6));
+	number("what came", calling[64] + calling[69]);
 	/* The next instruction, in the same block: movb $8, 1(next); next: mov $7, al. */
 	static const u8 self[] = {0x31, 0xc0, 0xc6, 0x05, 1, 0, 0, 0, 8, 0xb0, 7, 0xc3};
 	memcpy(page + 1024, self, sizeof self);

@@ -35,6 +35,10 @@ use table::{Call, Done, Waits};
 /// The handler of a signal that is ignored (SIG_IGN).
 const IGNORED: u64 = 1;
 
+/// How often a call is made again that may have met a watched page. Other threads that read code
+/// from the same pages watch them again, whether the call has a wrong address or not.
+const AGAIN_MAX: u32 = 100;
+
 /// A guest system call's arguments.
 pub(super) type Args = [u64; 6];
 
@@ -80,32 +84,45 @@ pub(super) fn run(thread: &mut Thread) {
     for (arg, letter) in args.iter_mut().zip(entry.letters.bytes()) {
         *arg = abi.numbers.argument(Kind::of(letter), *arg);
     }
-    let result = match (entry.own, call.done) {
-        (Some(own), _) | (None, Done::Own(own)) => own(thread, &args),
-        (None, Done::Host(host)) => on_host(thread, call, host, &args),
-        (None, Done::Refused(error)) => err(error),
-        (None, Done::Absent) => {
-            name_once(thread, number, &format!("system call {} ({number})", call.name));
-            err(libc::ENOSYS)
+    let mut done = perform(thread, entry, &args);
+    // The host could not write to a watched page. The call is made again from here: the thread
+    // would read its own code before, perhaps of that page, which would be watched again.
+    for _ in 0..AGAIN_MAX {
+        if done != Some(err(libc::EFAULT)) || !thread.process.unwatch_all(&thread.pending) {
+            break;
         }
-        (None, Done::Registers(set)) => {
-            set(thread);
-            return trace(thread, call.name, call.shape.len(), &args, None);
-        }
+        done = perform(thread, entry, &args);
+    }
+    let Some(result) = done else {
+        return trace(thread, call.name, call.shape.len(), &args, None);
     };
     let has_ended = result == err(libc::EINTR) && !mutant!("la64_wait_forgets_its_mask");
     thread.waited = if has_ended { waited_mask(thread, call, &args) } else { None };
     if begins_again(thread, call, &args, result) {
         return;
     }
-    if result == err(libc::EFAULT) && thread.process.unwatch_all() {
-        // The host could not write to a watched page.
-        thread.cpu.state.pc -= abi.call_len;
-        return;
-    }
     let result = if result == RESTART { err(libc::EINTR) } else { result };
     trace(thread, call.name, call.shape.len(), &args, Some(result));
     thread.answer(result);
+}
+
+/// Makes a call: its result, `None` if it sets the registers itself.
+fn perform(thread: &mut Thread, entry: Entry, args: &Args) -> Option<i64> {
+    let call = entry.call;
+    Some(match (entry.own, call.done) {
+        (Some(own), _) | (None, Done::Own(own)) => own(thread, args),
+        (None, Done::Host(host)) => on_host(thread, call, host, args),
+        (None, Done::Refused(error)) => err(error),
+        (None, Done::Absent) => {
+            let number = thread.register(thread.process.abi.roles.number);
+            name_once(thread, number, &format!("system call {} ({number})", call.name));
+            err(libc::ENOSYS)
+        }
+        (None, Done::Registers(set)) => {
+            set(thread);
+            return None;
+        }
+    })
 }
 
 /// The mask with which a call waits, by the host's numbers, if it has one.

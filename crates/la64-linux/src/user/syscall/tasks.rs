@@ -46,7 +46,7 @@ pub(super) fn exit(thread: &mut Thread, args: &Args) -> i64 {
         return raw::RESTART;
     }
     thread.ended = true;
-    thread.process.unwatch_all();
+    thread.process.unwatch_all(&thread.pending);
     let head = thread.pending.robust_list.swap(0, Ordering::AcqRel);
     robust::release(&thread.cpu.window, head, raw::gettid() as u32);
     if thread.clear_tid != 0 {
@@ -347,7 +347,7 @@ pub(super) fn clone3(thread: &mut Thread, args: &Args) -> i64 {
 
 fn give_birth(thread: &mut Thread, birth: Birth) -> i64 {
     // Numbers of threads are written to the guest's memory.
-    thread.process.unwatch_all();
+    thread.process.unwatch_all(&thread.pending);
     let has = |flags: u64| birth.flags & flags == flags;
     if has(CLONE_THREAD) {
         return match thread.lent {
