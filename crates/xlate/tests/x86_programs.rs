@@ -238,6 +238,13 @@ fn code_that_the_program_writes_is_executed() {
 }
 
 #[test]
+fn code_of_memory_that_is_mapped_twice_is_executed() {
+    let said = Program::of("twice").agrees(&[]);
+    assert!(said.contains("before 102\n") && said.contains("allowed later 602\n"), "{said}");
+    assert!(said.contains("there 732\nand here 732\n") && said.ends_with("902\n"), "{said}");
+}
+
+#[test]
 fn children_are_translated() {
     let said = Program::of("processes").agrees(&[]);
     assert!(said.contains("a child with ONE=1 TWO=2") && said.contains("status 2304"), "{said}");

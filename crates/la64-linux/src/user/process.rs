@@ -145,22 +145,19 @@ impl Process {
         }
     }
 
-    /// Code on watched pages is about to be written: drops it and lets the pages be written.
+    /// Code on watched pages is about to be written: drops it and lets the memory be written.
     pub(super) fn unwatch(&self, pages: &[u64]) {
-        let drop_code = || {
-            for &page in pages {
+        let drop_code = |pages: Vec<u64>| {
+            for page in pages {
                 self.code_written(page..page + page_len());
             }
         };
         // First, so that no thread finds old code when the page may be written; and again for what
         // another thread has translated meanwhile.
-        drop_code();
-        let mut space = lock(&self.space);
-        for &page in pages {
-            space.unwatch(page);
-        }
-        drop(space);
-        drop_code();
+        let showing = lock(&self.space).showing(pages);
+        drop_code(showing);
+        let showing = lock(&self.space).unwatch(pages);
+        drop_code(showing);
     }
 
     /// As `unwatch`, for all pages: the host is about to write to memory that is not known here.

@@ -124,8 +124,10 @@ pub(super) fn write_watched(thread: &mut Thread, event: Event) -> Option<Event> 
     }
     // Another thread may have done the same since the access. Refused again, it is no such one.
     let refused = Some([thread.cpu.state.pc, address, space.watches_count()]);
-    let wanted = PROT_WRITE | PROT_EXEC;
-    let was_watched = space.area(address).is_some_and(|(_, a)| a.prot & wanted == wanted);
+    let may_be_watched =
+        |prot: u32, shared: bool| prot & PROT_WRITE != 0 && (shared || prot & PROT_EXEC != 0);
+    let area = space.area(address);
+    let was_watched = area.is_some_and(|(_, area)| may_be_watched(area.prot, area.shared));
     let is_new = std::mem::replace(&mut thread.refused, refused) != refused;
     (was_watched && is_new).then_some(Event::OutOfBudget)
 }

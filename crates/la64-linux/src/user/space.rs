@@ -11,13 +11,14 @@
 //!   `code_written_between_two_changes_of_protection_is_executed`.
 //! - Shared memory counts as writable from its mapping on: it may be written by another mapping, by
 //!   a call or by another process. Checked by `code_written_through_another_mapping_is_executed`.
-//! - Of a guest whose processors notice written code, a writable page of which code was made is
-//!   watched: the host refuses writes until the code is dropped. Checked by
-//!   `code_that_the_program_writes_is_executed`.
+//! - Of a guest whose processors notice written code, writable pages that show memory of which code
+//!   was made are watched (see `watch`): the host refuses writes until the code is dropped. Checked
+//!   by `code_that_the_program_writes_is_executed`.
 //! - The first 64 KiB and the last `GUARD` bytes are never mapped. Checked by
 //!   `mremap_refuses_what_the_kernel_refuses`, `faults_kill_the_guest_with_linux_signals`.
 
 mod map;
+mod watch;
 
 use super::code::{Changes, Range};
 use super::limits::Limits;
@@ -65,6 +66,8 @@ pub(super) struct Area {
     unreserved: bool,
     /// Where the attached System V segment begins that this is a part of.
     segment: Option<u64>,
+    /// By what shared memory is known, where pages are watched: a file's device and number.
+    backing: [u64; 2],
     /// File offset of the start.
     pub(super) offset: u64,
     /// Path or bracketed name, empty for anonymous memory.
@@ -89,6 +92,8 @@ pub(super) struct Space {
     pub(super) coherent: bool,
     /// Writable pages that the host keeps from being written.
     watched: BTreeSet<u64>,
+    /// Pages of shared memory of which code was read.
+    read: BTreeSet<u64>,
     /// How many pages were ever watched.
     watches_count: u64,
     /// How often something was mapped, or rights were changed.
@@ -117,7 +122,7 @@ impl Area {
 
     /// Whether the area that begins at `start`, and `next` behind it, are one, as in the kernel.
     fn continues(&self, start: u64, next: &Area) -> bool {
-        let kind = |a: &Area| (a.prot, a.anonymous, a.shared, a.unreserved, a.segment);
+        let kind = |a: &Area| (a.prot, a.anonymous, a.shared, a.unreserved, a.segment, a.backing);
         let offset = self.offset.wrapping_add(self.end - start);
         let is_same_file = self.is_private_anonymous() || offset == next.offset;
         kind(self) == kind(next) && self.name == next.name && is_same_file
@@ -205,6 +210,7 @@ impl Space {
             kept,
             coherent: false,
             watched: BTreeSet::new(),
+            read: BTreeSet::new(),
             watches_count: 0,
             rights_count: 0,
         }
@@ -332,6 +338,7 @@ impl Space {
     /// Removes what lies between `start` and `end`.
     fn carve(&mut self, start: u64, end: u64) {
         self.watched.retain(|page| !(start..end).contains(page));
+        self.read.retain(|page| !(start..end).contains(page));
         self.split(start, end);
         let inside: Vec<u64> = self.areas.range(start..end).map(|(&s, _)| s).collect();
         for at in inside {
@@ -356,7 +363,7 @@ impl Space {
             start,
             end: area.end,
             written: area.written,
-            watches: self.coherent && area.prot & PROT_WRITE != 0,
+            watches: self.coherent && (area.prot & PROT_WRITE != 0 || area.shared),
         };
         self.areas().filter(executable).map(range)
     }
@@ -426,6 +433,9 @@ impl Space {
     fn set_prot(&mut self, at: u64, end: u64, prot: u32) {
         self.rights_count += 1;
         self.watched.retain(|page| !(at..end).contains(page));
+        if prot & PROT_EXEC == 0 {
+            self.read.retain(|page| !(at..end).contains(page));
+        }
         if self.coherent && prot & PROT_WRITE != 0 && prot & PROT_EXEC != 0 {
             // Code of pages that were not writable is not watched.
             self.changes.written_gone(at..end);
@@ -449,6 +459,7 @@ impl Space {
             }
         }
         self.merge(at, end);
+        self.watch_where_read(at, end);
     }
 
     /// mremap.
@@ -523,6 +534,7 @@ impl Space {
         }
         self.carve(r.old, end);
         self.insert(r.old, Area { end: r.old + r.new_len, ..area });
+        self.watch_where_read(r.old, r.old + r.new_len);
         r.old as i64
     }
 
@@ -557,6 +569,7 @@ impl Space {
             self.reserve_again(r.old, r.old_len);
         }
         self.insert(to, Area { end: to + r.new_len, ..area });
+        self.watch_where_read(to, to + r.new_len);
         to as i64
     }
 
@@ -604,54 +617,6 @@ impl Space {
         }
         self.brk.1 = wanted;
         wanted
-    }
-
-    /// Lets the host refuse writes to the page of an address, if it is writable.
-    pub(super) fn watch(&mut self, at: u64) {
-        let page = at & !(page_len() - 1);
-        let Some((_, area)) = self.area(page) else { return };
-        let is_writable = area.prot & PROT_WRITE != 0;
-        let prot = host_prot(area.prot) & !u64::from(PROT_WRITE);
-        if !is_writable || mutant!("x86_written_code_stays") || !self.watched.insert(page) {
-            return;
-        }
-        self.watches_count += 1;
-        self.host_protect(page, prot);
-    }
-
-    /// Lets the host allow writes to the page of an address again; whether it was watched.
-    pub(super) fn unwatch(&mut self, at: u64) -> bool {
-        let page = at & !(page_len() - 1);
-        let was_watched = self.watched.remove(&page);
-        if was_watched && let Some((_, area)) = self.area(page) {
-            self.host_protect(page, host_prot(area.prot));
-        }
-        was_watched
-    }
-
-    fn host_protect(&self, page: u64, prot: u64) {
-        let args = &mut [Arg::Guest(page), Arg::Int(page_len()), Arg::Int(prot)];
-        let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
-        assert!(done == 0, "the host changes the rights of a mapped page: {done}");
-    }
-
-    /// Watches nothing of a range any more; code of its pages is to be dropped.
-    fn unwatch_in(&mut self, start: u64, end: u64) {
-        let pages: Vec<u64> = self.watched.range(start..end).copied().collect();
-        for page in pages {
-            self.unwatch(page);
-            self.changes.written_gone(page..page + page_len());
-        }
-    }
-
-    /// The watched pages.
-    pub(super) fn watched(&self) -> Vec<u64> {
-        self.watched.iter().copied().collect()
-    }
-
-    /// How many pages were ever watched.
-    pub(super) fn watches_count(&self) -> u64 {
-        self.watches_count
     }
 
     /// How often something was mapped, or rights were changed.

@@ -92,12 +92,30 @@ impl Space {
             anonymous: r.flags & MAP_ANONYMOUS != 0,
             unreserved: r.flags & MAP_NORESERVE != 0,
             segment: None,
+            backing: self.backing(r, shared),
             // Of memory without a file the kernel looks at none.
             offset: if r.flags & MAP_ANONYMOUS != 0 { 0 } else { r.offset },
             name: r.name.into(),
         };
         self.insert(at, area);
+        self.watch_where_read(at, at + len);
         at as i64
+    }
+
+    /// By what the memory of a shared mapping is known, where pages are watched. Mappings of which
+    /// the host says nothing count as of one memory.
+    fn backing(&self, r: &Request<'_>, shared: bool) -> [u64; 2] {
+        const NUMBER_AT: usize = 32;
+        const DEVICE_AT: usize = 136;
+        if !self.coherent || !shared || r.flags & MAP_ANONYMOUS != 0 {
+            return [0; 2];
+        }
+        let mut bytes = [0; 256];
+        let (path, flags) = (Arg::In(b"\0"), Arg::Int(libc::AT_EMPTY_PATH as u64));
+        let wanted = Arg::Int(libc::STATX_INO.into());
+        let list = &mut [Arg::Int(r.fd as u64), path, flags, wanted, Arg::Out(&mut bytes)];
+        raw::call_now(&self.window, libc::SYS_statx, list);
+        [DEVICE_AT, NUMBER_AT].map(|at| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])))
     }
 
     /// shmat: the address, a multiple of `align`, or a negative error.
@@ -138,10 +156,13 @@ impl Space {
             anonymous: false,
             unreserved: false,
             segment: Some(at),
+            // No device has this number.
+            backing: [u64::MAX, r.id],
             offset: 0,
             name: "/SYSV00000000".into(),
         };
         self.insert(at, area);
+        self.watch_where_read(at, at + len);
         at as i64
     }
 
