@@ -290,6 +290,26 @@ fn the_stack_mode_is_in_the_frame_and_off_in_the_handler() {
     ok(asm.data("action", &[0, 4, 0]).data("count", &[0]));
 }
 
+/// Writing FCSR0 switches the x87 stack mode, in which f0 is the register of the stack's top.
+#[test]
+fn the_stack_mode_is_written_with_the_fcsr() {
+    const STACK_MODE: i64 = 1 << 6;
+    const FCSR0: i64 = 0;
+    const FCSR1: i64 = 1;
+    let mut asm = Asm::default();
+    asm.op("ori", &[S2, 0, 200]).label("more");
+    asm.op("x86mttop", &[1]).op("ori", &[S0, 0, 5]).op("ori", &[S1, 0, 9]);
+    asm.op("ori", &[T2, 0, STACK_MODE]).op("movgr2fr.d", &[0, S0]);
+    asm.op("movgr2fcsr", &[FCSR0, T2]).op("movgr2fr.d", &[0, S1]);
+    asm.op("movfcsr2gr", &[T3, FCSR0]).expect_equal(T3, T2, 10);
+    // The bit is in FCSR0 alone.
+    asm.op("movgr2fcsr", &[FCSR1, 0]).op("movfr2gr.d", &[T3, 0]).expect_equal(T3, S1, 11);
+    asm.op("movgr2fcsr", &[FCSR0, 0]).op("movfr2gr.d", &[T3, 0]).expect_equal(T3, S0, 12);
+    asm.op("movfr2gr.d", &[T3, 1]).expect_equal(T3, S1, 13);
+    asm.op("addi.d", &[S2, S2, -1]).to("bnez", &[S2], "more").exit(0);
+    ok(&asm);
+}
+
 #[test]
 fn children_without_a_waiting_parent_leave_nothing() {
     const SA_NOCLDWAIT: u64 = 2;

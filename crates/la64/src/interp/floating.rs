@@ -12,7 +12,11 @@ use super::operation::Entry;
 use super::{Cpu, Cursor, Exit, Slot, Trap};
 use crate::float::{self, Double, Env, Format, Rounding, Single};
 use crate::state::fcsr;
+use littoral_base::mutant;
 use std::cmp::Ordering;
+
+/// The bit of FCSR0 that is the x87 stack mode (TM); the other FCSRs do not show it.
+const STACK_MODE_BIT: u32 = 6;
 
 impl Cpu {
     /// Floating-point register `slot`.
@@ -187,15 +191,21 @@ fn fcmp<F: Boxed, const ACCEPT: u8, const SIGNALLING: bool>(cpu: &mut Cpu, i: Cu
 }
 
 fn movgr2fcsr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
-    let mask = fcsr::VIEWS[i.rd.number() & 3];
-    cpu.state.fcsr = cpu.state.fcsr & !mask | cpu.x(i.rj) as u32 & mask;
+    let (view, value) = (i.rd.number() & 3, cpu.x(i.rj) as u32);
+    let mask = fcsr::VIEWS[view];
+    cpu.state.fcsr = cpu.state.fcsr & !mask | value & mask;
+    // Linux gives a thread its stack mode back by this instruction alone.
+    let has_mode = view == 0 && cpu.features.lbt;
+    if has_mode && !mutant!("la64_stack_mode_stays_unwritten") {
+        cpu.state.lbt.stack_mode = (value >> STACK_MODE_BIT) as u8 & 1;
+    }
     i.chain(cpu)
 }
 
 fn movfcsr2gr(cpu: &mut Cpu, i: Cursor<'_>) -> Exit {
     let view = i.rj.number() & 3;
-    // Stack mode shows in bit 6 of FCSR0.
-    let mode = if view == 0 { u32::from(cpu.state.lbt.stack_mode) << 6 } else { 0 };
+    let shown = u32::from(cpu.state.lbt.stack_mode) << STACK_MODE_BIT;
+    let mode = if view == 0 { shown } else { 0 };
     let value = cpu.state.fcsr & fcsr::VIEWS[view] | mode;
     cpu.set_x(i.to, u64::from(value));
     i.chain(cpu)

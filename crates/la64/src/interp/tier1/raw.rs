@@ -58,7 +58,9 @@ extern "sysv64" fn run_control(cpu: *mut Cpu, alone: *const Alone) -> i64 {
 
 /// The answer, unless code for another kind of floating point is needed from here on.
 fn unless_changed(cpu: &mut Cpu, alone: &Alone, before: Floats, answer: i64) -> i64 {
-    if answer != GO_ON || control::floats(cpu) == before {
+    // In the x87 stack mode everything runs on tier 0.
+    let goes_on = control::floats(cpu) == before && cpu.state.lbt.stack_mode == 0;
+    if answer != GO_ON || goes_on {
         return answer;
     }
     cpu.state.pc = alone.pc() + 4;
