@@ -111,12 +111,21 @@ fn a_process_made_by_clone3_is_waited_for() {
 fn a_child_without_a_signal_is_waited_for() {
     const CLONE: i64 = 220;
     const WAIT4: i64 = 260;
+    const WAITID: i64 = 95;
+    const WEXITED: i64 = libc::WEXITED as i64;
     const WCLONE: i64 = i32::MIN as i64;
+    let make = |asm: &mut Asm| {
+        for register in [A0, A1, A2, A3, A4] {
+            asm.op("ori", &[register, 0, 0]);
+        }
+        asm.call(CLONE).to("beqz", &[A0], "child").op("or", &[S0, A0, 0]);
+    };
     let mut asm = Asm::default();
-    for register in [A0, A1, A2, A3, A4] {
-        asm.op("ori", &[register, 0, 0]);
-    }
-    asm.call(CLONE).to("beqz", &[A0], "child").op("or", &[S0, A0, 0]);
+    make(&mut asm);
+    asm.op("ori", &[A0, 0, 0]).address(A2, "info").constant(A3, WCLONE | WEXITED).call(WAITID);
+    asm.expect_equal(A0, 0, 13).address(T0, "info").op("ld.w", &[T0, T0, 16]);
+    asm.expect_equal(T0, S0, 14);
+    make(&mut asm);
     asm.address(A1, "status").constant(A2, WCLONE).op("ori", &[A3, 0, 0]).call(WAIT4);
     asm.expect_equal(A0, S0, 10);
     asm.address(T0, "status").op("ld.w", &[T0, T0, 0]).constant(T1, 7 << 8);
@@ -125,7 +134,7 @@ fn a_child_without_a_signal_is_waited_for() {
     asm.op("addi.d", &[A0, 0, -1]).op("ori", &[A1, 0, 0]).call(WAIT4);
     asm.op("addi.d", &[T0, 0, i64::from(-libc::ECHILD)]).expect_equal(A0, T0, 12).exit(0);
     asm.label("child").exit(7);
-    ok(asm.data("status", &[0]));
+    ok(asm.data("status", &[0]).data("info", &[0; 16]));
 }
 
 /// A thread that dies while it holds a lock on its list, another as pending, and lists a third that

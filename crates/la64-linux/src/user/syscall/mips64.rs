@@ -366,14 +366,7 @@ fn wait4(thread: &mut Thread, args: &Args) -> i64 {
 
 fn waitid(thread: &mut Thread, args: &Args) -> i64 {
     let mut host = [0; 128];
-    let list = &mut [
-        Arg::Int(args[0]),
-        Arg::Int(args[1]),
-        Arg::Out(&mut host),
-        Arg::Int(args[3]),
-        Arg::Guest(args[4]),
-    ];
-    let done = raw::call(&thread.cpu.window, &thread.pending, libc::SYS_waitid, list);
+    let done = tasks::wait_with_info(thread, args, &mut host);
     match done {
         0 if args[2] != 0 => store_info(thread, args[2], &host).map_or(err(libc::EFAULT), |()| 0),
         _ => done,

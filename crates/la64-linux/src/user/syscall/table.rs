@@ -233,7 +233,7 @@ calls! { TABLE:
     92 personality "i" Never, host SYS_personality;
     93 exit "i" Never, own tasks::exit;
     94 exit_group "i" Never, own tasks::exit_group;
-    95 waitid "iipip" Restarts, host SYS_waitid;
+    95 waitid "iipip" Restarts, own tasks::waitid;
     96 set_tid_address "p" Never, own tasks::set_tid_address;
     97 unshare "i" Never, host SYS_unshare;
     98 futex "piiapi" Chooses(tasks::futex_restarts), own tasks::futex;

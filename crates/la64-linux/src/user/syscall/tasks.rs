@@ -545,28 +545,72 @@ fn told(thread: &Thread, birth: Birth, pid: i64) -> i64 {
     pid
 }
 
-/// As the host's, with `__WCLONE`: it asks for those children alone that tell their end by another
-/// signal than SIGCHLD, as no process of the host does. If there are several, or others too, one of
-/// all is waited for.
-pub(super) fn wait4(thread: &mut Thread, args: &Args) -> i64 {
+/// The options of a wait, which with `__WCLONE` asks for those children alone that tell their end
+/// by another signal than SIGCHLD, as no process of the host does. If there are several, or others
+/// too, one of all is waited for. `is_known` says whether one of those that are such is asked for.
+fn wait_options(
+    thread: &Thread,
+    options: u64,
+    is_known: impl FnOnce(&BTreeSet<i64>) -> bool,
+) -> u64 {
     const WALL: u64 = 0x4000_0000;
     const WCLONE: u64 = 0x8000_0000;
+    let is_clone = options & (WALL | WCLONE) == WCLONE && !mutant!("la64_clones_are_not_found");
+    match is_clone && is_known(&lock(&thread.process.clones)) {
+        true => options & !WCLONE,
+        false => options,
+    }
+}
+
+/// As the host's, with `__WCLONE` (see [`wait_options`]).
+pub(super) fn wait4(thread: &mut Thread, args: &Args) -> i64 {
     const STOPS: u64 = (libc::WUNTRACED | libc::WCONTINUED) as u64;
     let (mut args, options) = (*args, args[2]);
-    let is_known = |pid: i64, clones: &BTreeSet<i64>| match pid {
+    let pid = i64::from(args[0] as i32);
+    args[2] = wait_options(thread, options, |clones| match pid {
         1.. => clones.contains(&pid),
         _ => !clones.is_empty(),
-    };
-    let pid = i64::from(args[0] as i32);
-    let is_clone = options & (WALL | WCLONE) == WCLONE && !mutant!("la64_clones_are_not_found");
-    if is_clone && is_known(pid, &lock(&thread.process.clones)) {
-        args[2] = options & !WCLONE;
-    }
+    });
     let done = pass(thread, libc::SYS_wait4, "ipip", &args);
     if done > 0 && options & STOPS == 0 {
         lock(&thread.process.clones).remove(&done);
     }
     done
+}
+
+/// As the host's, with `__WCLONE`; what it says of the child goes to `info`.
+pub(super) fn wait_with_info(thread: &Thread, args: &Args, info: &mut [u8; 128]) -> i64 {
+    const OF_ONE: u64 = libc::P_PID as u64;
+    const NO_WAIT: u64 = libc::WNOWAIT as u64;
+    let [kind, id, _, options, usage, _] = *args;
+    let pid = i64::from(id as i32);
+    let options = wait_options(thread, options, |clones| match kind {
+        OF_ONE => clones.contains(&pid),
+        _ => !clones.is_empty(),
+    });
+    let out = Arg::Out(&mut info[..]);
+    let list = &mut [Arg::Int(kind), Arg::Int(id), out, Arg::Int(options), Arg::Guest(usage)];
+    let done = raw::call(&thread.cpu.window, &thread.pending, libc::SYS_waitid, list);
+    let word = |at: usize| i32::from_le_bytes(std::array::from_fn(|n| info[at + n]));
+    let has_ended = (libc::CLD_EXITED..=libc::CLD_DUMPED).contains(&word(8));
+    if done == 0 && has_ended && options & NO_WAIT == 0 {
+        lock(&thread.process.clones).remove(&i64::from(word(16)));
+    }
+    done
+}
+
+/// As the host's, which writes the fields of a child's siginfo alone.
+pub(super) fn waitid(thread: &mut Thread, args: &Args) -> i64 {
+    let mut info = [0; 128];
+    let done = wait_with_info(thread, args, &mut info);
+    if done != 0 || args[2] == 0 {
+        return done;
+    }
+    let window = &thread.cpu.window;
+    let write = |(start, end): (usize, usize)| {
+        window.write(args[2].wrapping_add(start as u64), &info[start..end])
+    };
+    [(0, 12), (16, 28)].into_iter().try_for_each(write).map_or(err(libc::EFAULT), |()| 0)
 }
 
 /// What makes a copy of the parent the child that was asked for.
