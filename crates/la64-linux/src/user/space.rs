@@ -66,7 +66,7 @@ pub(super) struct Area {
     unreserved: bool,
     /// Where the attached System V segment begins that this is a part of.
     segment: Option<u64>,
-    /// By what shared memory is known, where pages are watched: a file's device and number.
+    /// By what its memory is known if it is shared: a file's device and number.
     backing: [u64; 2],
     /// File offset of the start.
     pub(super) offset: u64,

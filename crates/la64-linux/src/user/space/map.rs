@@ -35,7 +35,51 @@ fn huge_page_len() -> u64 {
     kib.map_or(HUGE_LEN, |kib| kib << 10)
 }
 
+/// What the host knows of the file of a mapping without asking another machine or process; nothing
+/// of memory without a file.
+#[derive(Default)]
+struct Status {
+    /// Device and number.
+    backing: [u64; 2],
+    /// Bytes of a block.
+    block_len: u64,
+}
+
 impl Space {
+    fn status(&self, r: &Request<'_>) -> Status {
+        const BLOCK_LEN_AT: usize = 4;
+        const NUMBER_AT: usize = 32;
+        const DEVICE_AT: usize = 136;
+        if r.flags & MAP_ANONYMOUS != 0 {
+            return Status::default();
+        }
+        let mut bytes = [0; 256];
+        let flags = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC) as u64;
+        let (path, wanted) = (Arg::In(b"\0"), Arg::Int(libc::STATX_INO.into()));
+        let out = Arg::Out(&mut bytes);
+        let list = &mut [Arg::Int(r.fd as u64), path, Arg::Int(flags), wanted, out];
+        raw::call_now(&self.window, libc::SYS_statx, list);
+        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]));
+        let block_len = long(BLOCK_LEN_AT) & 0xffff_ffff;
+        Status { backing: [long(DEVICE_AT), long(NUMBER_AT)], block_len }
+    }
+
+    /// Bytes of the pages of a mapping: those of its file, whose blocks they are, or those that its
+    /// flags ask for.
+    fn unit(&self, r: &Request<'_>, file: &Status) -> u64 {
+        const HUGE_FILES: u64 = 0x9584_58f6;
+        if r.flags & MAP_ANONYMOUS != 0 {
+            return unit_len(r.flags);
+        }
+        let is_long = file.block_len > page_len() && file.block_len.is_power_of_two();
+        let mut bytes = [0; 120];
+        let list = &mut [Arg::Int(r.fd as u64), Arg::Out(&mut bytes)];
+        let is_huge = is_long
+            && raw::call_now(&self.window, libc::SYS_fstatfs, list) == 0
+            && u64::from_le_bytes(std::array::from_fn(|n| bytes[n])) == HUGE_FILES;
+        if is_huge { file.block_len } else { page_len() }
+    }
+
     pub(super) fn host_mmap(
         &self,
         at: u64,
@@ -58,7 +102,8 @@ impl Space {
 
     /// mmap: the guest address or a negative error.
     pub(in super::super) fn map(&mut self, r: &Request<'_>) -> i64 {
-        let unit = unit_len(r.flags);
+        let file = self.status(r);
+        let unit = self.unit(r, &file);
         let len = r.len.checked_next_multiple_of(unit).unwrap_or_else(|| page_up(r.len));
         if len == 0
             || !r.at.is_multiple_of(page_len()) && r.flags & MAP_FIXED != 0
@@ -92,7 +137,7 @@ impl Space {
             anonymous: r.flags & MAP_ANONYMOUS != 0,
             unreserved: r.flags & MAP_NORESERVE != 0,
             segment: None,
-            backing: self.backing(r, shared),
+            backing: file.backing,
             // Of memory without a file the kernel looks at none.
             offset: if r.flags & MAP_ANONYMOUS != 0 { 0 } else { r.offset },
             name: r.name.into(),
@@ -100,22 +145,6 @@ impl Space {
         self.insert(at, area);
         self.watch_where_read(at, at + len);
         at as i64
-    }
-
-    /// By what the memory of a shared mapping is known, where pages are watched. Mappings of which
-    /// the host says nothing count as of one memory.
-    fn backing(&self, r: &Request<'_>, shared: bool) -> [u64; 2] {
-        const NUMBER_AT: usize = 32;
-        const DEVICE_AT: usize = 136;
-        if !self.coherent || !shared || r.flags & MAP_ANONYMOUS != 0 {
-            return [0; 2];
-        }
-        let mut bytes = [0; 256];
-        let (path, flags) = (Arg::In(b"\0"), Arg::Int(libc::AT_EMPTY_PATH as u64));
-        let wanted = Arg::Int(libc::STATX_INO.into());
-        let list = &mut [Arg::Int(r.fd as u64), path, flags, wanted, Arg::Out(&mut bytes)];
-        raw::call_now(&self.window, libc::SYS_statx, list);
-        [DEVICE_AT, NUMBER_AT].map(|at| u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n])))
     }
 
     /// shmat: the address, a multiple of `align`, or a negative error.
@@ -341,6 +370,32 @@ mod tests {
         let got = space.map(&request(flags));
         let found = u64::try_from(got).ok().and_then(|at| space.area(at));
         assert!(found.is_none_or(|(start, area)| area.end - start == HUGE_LEN));
+    }
+
+    /// A page at the end of all addresses is in the way. The host may know no such files.
+    #[test]
+    fn files_of_huge_pages_lie_at_multiples_of_their_length() {
+        const MFD_HUGETLB: u64 = 4;
+        const MFD_HUGE_2MB: u64 = 21 << 26;
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+        let page = Request { at: 0, len: 1, prot: 3, flags, fd: -1, offset: 0, name: "" };
+        assert!(space.map(&page) > 0);
+        let list = &mut [Arg::In(b"huge\0"), Arg::Int(MFD_HUGETLB | MFD_HUGE_2MB)];
+        let fd = raw::call_now(&window, libc::SYS_memfd_create, list);
+        if fd < 0 {
+            return;
+        }
+        let request = Request { flags: 1, fd, name: "huge", ..page };
+        let unit = space.unit(&request, &space.status(&request));
+        assert_eq!(unit, HUGE_LEN);
+        let at = space.place(&request, unit, unit).unwrap();
+        assert_eq!(at % HUGE_LEN, 0, "{at:#x}");
+        let file = std::env::current_exe().and_then(std::fs::File::open).unwrap();
+        let request = Request { fd: file.as_raw_fd().into(), ..request };
+        assert_eq!(space.unit(&request, &space.status(&request)), page_len());
+        assert_eq!(raw::call_now(&window, libc::SYS_close, &mut [Arg::Int(fd as u64)]), 0);
     }
 
     /// A sealed page stands for what the host does not unmap: one more mapping than it has at most,
