@@ -142,13 +142,19 @@ fn code_that_lost_its_right_or_its_memory_is_not_executed() {
     }
 }
 
+/// Opens the program's own file, to be read; its descriptor in a0.
+fn open_program(asm: &mut Asm) {
+    let name = *b"/proc/self/exe\0\0";
+    let [low, high] = [0, 8].map(|n| u64::from_le_bytes(std::array::from_fn(|i| name[n + i])));
+    asm.op("addi.d", &[A0, 0, -100]).address(A1, "exe").op("ori", &[A2, 0, 0]).call(OPENAT);
+    asm.data("exe", &[low, high]);
+}
+
 /// Code of a file is not compared with memory, until it becomes writable.
 #[test]
 fn code_of_a_file_that_becomes_writable_is_compared_from_then_on() {
-    let name = *b"/proc/self/exe\0\0";
-    let [low, high] = [0, 8].map(|n| u64::from_le_bytes(std::array::from_fn(|i| name[n + i])));
     let mut asm = Asm::default();
-    asm.op("addi.d", &[A0, 0, -100]).address(A1, "name").op("ori", &[A2, 0, 0]).call(OPENAT);
+    open_program(&mut asm);
     asm.op("or", &[A4, A0, 0]).op("ori", &[A0, 0, 0]).constant(A1, 4096);
     asm.op("ori", &[A2, 0, READ_EXECUTE]).op("ori", &[A3, 0, PRIVATE]).op("ori", &[A5, 0, 0]);
     asm.call(MMAP).op("or", &[S0, A0, 0]);
@@ -166,7 +172,30 @@ fn code_of_a_file_that_becomes_writable_is_compared_from_then_on() {
         call_and_expect(&mut asm, S2, S1, status);
     }
     asm.exit(0).label("function").op("ori", &[A0, 0, 5]).op("jirl", &[0, RA, 0]);
-    asm.data("name", &[low, high]);
+    ok(&asm);
+}
+
+/// Two mappings, of which the second one refuses the new rights: the first one has them.
+#[test]
+fn code_that_lost_its_right_before_a_refusal_is_not_executed() {
+    let mut asm = Asm::default();
+    handle_faults(&mut asm);
+    open_program(&mut asm);
+    asm.op("or", &[FP, A0, 0]).constant(S0, 0x3000_0000);
+    for (page, protection, flags) in [(0, ALL, PRIVATE | ANONYMOUS), (4096, READ, SHARED)] {
+        asm.constant(T0, page).op("add.d", &[A0, S0, T0]).constant(A1, 4096);
+        asm.op("ori", &[A2, 0, protection]).op("ori", &[A3, 0, FIXED | flags]);
+        asm.op("or", &[A4, FP, 0]).op("ori", &[A5, 0, 0]).call(MMAP);
+    }
+    asm.op("ori", &[S1, 0, 77]);
+    write_constant(&mut asm, S0, S1);
+    write_return(&mut asm, S0);
+    asm.op("ibar", &[0]);
+    call_and_expect(&mut asm, S0, S1, 10);
+    asm.op("or", &[A0, S0, 0]).constant(A1, 8192).op("ori", &[A2, 0, READ_WRITE]).call(MPROTECT);
+    asm.op("addi.d", &[T0, 0, i64::from(-libc::EACCES)]).expect_equal(A0, T0, 11);
+    asm.op("jirl", &[RA, S0, 0]).exit(12);
+    asm.label("handler").op("ld.d", &[T0, A1, 16]).expect_equal(T0, S0, 13).exit(0);
     ok(&asm);
 }
 

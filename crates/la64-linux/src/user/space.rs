@@ -421,12 +421,24 @@ impl Space {
         if more != 0 && !self.allows_data(more) {
             return err(libc::ENOMEM);
         }
-        let args = &mut [Arg::Guest(at), Arg::Int(end - at), Arg::Int(host_prot(prot))];
-        let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
-        if done < 0 || at == end {
-            return done;
+        // One by one, as in the kernel: what lies before the mapping that is refused has the new
+        // rights.
+        let mut from = at;
+        while from < end {
+            let to = match self.area(from) {
+                Some((_, area)) if !mutant!("la64_half_protected_is_forgotten") => {
+                    area.end.min(end)
+                }
+                _ => end,
+            };
+            let args = &mut [Arg::Guest(from), Arg::Int(to - from), Arg::Int(host_prot(prot))];
+            let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
+            if done < 0 {
+                return done;
+            }
+            self.set_prot(from, to, prot);
+            from = to;
         }
-        self.set_prot(at, end, prot);
         0
     }
 
