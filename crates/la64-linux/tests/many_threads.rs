@@ -164,6 +164,45 @@ fn no_queued_signal_of_another_thread_is_lost() {
     ok(&asm);
 }
 
+/// A process ends while its other thread writes what a robust lock guards: when the lock is given
+/// up, that thread writes no more.
+#[test]
+fn a_lock_is_given_up_when_its_owner_is_stopped() {
+    const SET_ROBUST_LIST: i64 = 99;
+    const MMAP: i64 = 222;
+    const SHARED_ANONYMOUS: i64 = 0x21;
+    // In the shared page: the lock, and behind it what it guards.
+    const GUARDED: i64 = 16;
+    let mut asm = Asm::default();
+    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]);
+    asm.op("ori", &[A3, 0, SHARED_ANONYMOUS]).op("addi.d", &[A4, 0, -1]);
+    asm.op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S0, A0, 0]);
+    asm.address(A0, "fork").op("ori", &[A1, 0, 64]).call(CLONE3).to("beqz", &[A0], "process");
+    asm.op("or", &[S1, A0, 0]).label("alive").op("ld.w", &[T0, S0, 0]);
+    asm.op("srli.d", &[T0, T0, 30]).op("andi", &[T0, T0, 1]).to("beqz", &[T0], "alive");
+    asm.op("dbar", &[0]).op("ld.d", &[S2, S0, GUARDED]);
+    asm.op("or", &[A0, S1, 0]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+    asm.op("ori", &[A3, 0, 0]).call(WAIT4).expect_equal(A0, S1, 10);
+    asm.op("ld.d", &[T0, S0, GUARDED]).expect_equal(T0, S2, 11).exit(0);
+    asm.label("process");
+    start(&mut asm);
+    asm.label("wait").op("ld.d", &[T0, S0, GUARDED]).to("beqz", &[T0], "wait").exit(0);
+    // A list of the lock alone, which lies as far behind the entry as it happens to.
+    asm.label("child").address(T0, "head").address(T1, "held").op("st.d", &[T1, T0, 0]);
+    asm.op("st.d", &[T0, T1, 0]).op("sub.d", &[T2, S0, T1]).op("st.d", &[T2, T0, 8]);
+    asm.op("or", &[A0, T0, 0]).op("ori", &[A1, 0, 24]).call(SET_ROBUST_LIST);
+    asm.call(GETTID).op("st.w", &[A0, S0, 0]).label("writes").op("ld.d", &[T0, S0, GUARDED]);
+    asm.op("addi.d", &[T0, T0, 1]).op("st.d", &[T0, S0, GUARDED]).to("b", &[], "writes");
+    asm.data("head", &[0; 3]).data("held", &[0]).data("fork", &[0, 0, 0, 0, 17, 0, 0, 0]);
+    thread_data(&mut asm);
+    // With `--stats` threads are stopped in any case.
+    for options in [&[][..], &["--tier=0"]] {
+        let output = run_file(&asm.file(), options);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {text}");
+    }
+}
+
 /// A child that stops and goes on makes no SIGCHLD, its end does.
 #[test]
 fn stopped_children_are_not_told_of_if_the_action_says_so() {

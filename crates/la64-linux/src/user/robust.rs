@@ -21,6 +21,12 @@ const OWNER_DIED: u32 = 0x4000_0000;
 const TID: u32 = 0x3fff_ffff;
 const FUTEX_WAKE: u64 = 1;
 
+/// Whether there are locks on a list, or one that its thread is taking or releasing.
+pub(super) fn holds(window: &Window, head: u64) -> bool {
+    let words = if head == 0 { None } else { window.load_words::<3>(head) };
+    words.is_some_and(|[first, _, pending]| first & !1 != head || pending & !1 != 0)
+}
+
 /// Marks the locks on the list as left by their dead owner and wakes one waiter each. What cannot
 /// be read ends the walk, as in the kernel.
 pub(super) fn release(window: &Window, head: u64, tid: u32) {

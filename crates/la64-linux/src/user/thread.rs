@@ -350,7 +350,8 @@ impl Thread {
     }
 
     /// What is done before the process ends, once: the robust lists of all its threads are walked,
-    /// and instructions are reported. For an exact count the other threads are stopped first.
+    /// and instructions are reported. For an exact count, and if other threads hold robust locks,
+    /// they are stopped first.
     pub(super) fn last_words(&self, end: Stop) {
         if self.lent {
             // The parent's threads and figures go on.
@@ -364,14 +365,16 @@ impl Thread {
             debugger.ended(end);
         }
         let threads = lock(&self.process.threads).clone();
+        // What the list of a thread holds is another process's as soon as the list is walked.
+        let holds = |thread: &Arc<Pending>| {
+            let head = thread.robust_list.load(Ordering::Acquire);
+            let is_other = !Arc::ptr_eq(thread, &self.pending);
+            is_other && robust::holds(&self.process.window, head)
+        };
+        if self.process.options.stats || threads.iter().any(holds) {
+            self.stop(&threads);
+        }
         if self.process.options.stats {
-            threads.iter().for_each(|t| t.interrupt(self.process.is_native));
-            let running = || threads.iter().any(|t| !t.halted.load(Ordering::SeqCst));
-            let mut patience = 1000;
-            while running() && patience > 0 {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-                patience -= 1;
-            }
             self.say_counts(&threads);
             self.say(&self.translated(&threads));
         }
@@ -385,6 +388,17 @@ impl Thread {
             let tid = thread.tid.load(Ordering::Acquire);
             let head = thread.robust_list.load(Ordering::Acquire);
             robust::release(&self.process.window, head, tid as u32);
+        }
+    }
+
+    /// Waits until no thread interprets any more, which is soon: the process is about to end.
+    fn stop(&self, threads: &[Arc<Pending>]) {
+        threads.iter().for_each(|t| t.interrupt(self.process.is_native));
+        let running = || threads.iter().any(|t| !t.halted.load(Ordering::SeqCst));
+        let mut patience = 1000;
+        while running() && patience > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            patience -= 1;
         }
     }
 
