@@ -83,6 +83,29 @@ fn each_new_version_of_a_function_is_executed_after_ibar() {
     ok(&asm);
 }
 
+/// A barrier for all threads takes the place of `ibar` on each. Where the host refuses it, there is
+/// nothing to try.
+#[test]
+fn a_new_version_is_executed_after_a_barrier_for_instructions() {
+    const MEMBARRIER: i64 = 283;
+    const SYNC_CORE: i64 = 1 << 5;
+    const REGISTER_SYNC_CORE: i64 = 1 << 6;
+    let barrier = |asm: &mut Asm, command: i64| {
+        asm.op("ori", &[A0, 0, command]).op("ori", &[A1, 0, 0]).op("ori", &[A2, 0, 0]);
+        asm.call(MEMBARRIER);
+    };
+    let mut asm = Asm::default();
+    barrier(&mut asm, REGISTER_SYNC_CORE);
+    asm.to("bnez", &[A0], "end").address(S0, "function").constant(S1, 200).label("more");
+    write_constant(&mut asm, S0, S1);
+    barrier(&mut asm, SYNC_CORE);
+    asm.expect_equal(A0, 0, 10);
+    call_and_expect(&mut asm, S0, S1, 11);
+    asm.op("addi.d", &[S1, S1, -1]).to("bnez", &[S1], "more").label("end").exit(0);
+    asm.label("function").op("ori", &[A0, 0, 0]).op("jirl", &[0, RA, 0]);
+    ok(&asm);
+}
+
 /// The instruction behind `ibar` is the one that was rewritten, in the same run of instructions.
 #[test]
 fn an_instruction_rewritten_just_before_it_runs_is_seen_behind_ibar() {

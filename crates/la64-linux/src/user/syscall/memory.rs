@@ -108,6 +108,18 @@ pub(super) fn madvise(thread: &mut Thread, args: &Args) -> i64 {
     done
 }
 
+/// As the host's. A barrier that synchronizes the fetch of instructions (`SYNC_CORE`) does what
+/// `ibar` on each thread would do.
+pub(super) fn membarrier(thread: &mut Thread, args: &Args) -> i64 {
+    const SYNC_CORE: u64 = 1 << 5;
+    let done = pass(thread, libc::SYS_membarrier, "iii", args);
+    let is_sync = args[0] & 0xffff_ffff == SYNC_CORE && !mutant!("la64_barrier_fetches_nothing");
+    if done == 0 && is_sync && thread.process.translator.is_none() {
+        thread.process.changes.epoch.advance();
+    }
+    done
+}
+
 pub(super) fn mincore(thread: &mut Thread, args: &Args) -> i64 {
     on_pages(thread, args, (libc::SYS_mincore, "pip"), libc::ENOMEM)
 }

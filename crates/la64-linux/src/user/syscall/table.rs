@@ -405,7 +405,7 @@ calls! { TABLE:
     280 bpf "ipi" Never, refused EPERM;
     281 execveat "isppi" Restarts, own exec::execveat;
     282 userfaultfd "i" Never, refused ENOSYS;
-    283 membarrier "iii" Never, host SYS_membarrier;
+    283 membarrier "iii" Never, own memory::membarrier;
     284 mlock2 "pii" Restarts, own memory::mlock2;
     285 copy_file_range "ipipii" Restarts, host SYS_copy_file_range;
     286 preadv2 "ipiiii" Restarts, own files::preadv2;
