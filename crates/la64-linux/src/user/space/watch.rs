@@ -11,8 +11,11 @@
 //! `code_of_memory_that_is_mapped_twice_is_executed`.
 
 use super::super::raw::{self, Arg};
-use super::{Area, PROT_WRITE, Space, host_prot, page_len};
+use super::{Area, PROT_WRITE, Space, err, host_prot, page_len};
 use littoral_base::mutant;
+
+/// What an assertion says.
+const CHANGES: &str = "the host changes the rights of a mapped page";
 
 impl Area {
     /// Whether it is of the same shared memory as another one.
@@ -41,15 +44,20 @@ impl Space {
         }
     }
 
+    /// A part of a huge page has no rights of its own, so that such a page stays unwatched.
     fn watch_page(&mut self, page: u64) {
         let Some((_, area)) = self.area(page) else { return };
         let is_writable = area.prot & PROT_WRITE != 0;
         let prot = host_prot(area.prot) & !u64::from(PROT_WRITE);
-        if !is_writable || mutant!("x86_written_code_stays") || !self.watched.insert(page) {
+        if !is_writable || mutant!("x86_written_code_stays") || self.watched.contains(&page) {
             return;
         }
-        self.watches_count += 1;
-        self.host_protect(page, prot);
+        let done = self.host_protect(page, prot);
+        assert!([0, err(libc::EINVAL)].contains(&done), "{CHANGES}: {done}");
+        if done == 0 {
+            self.watched.insert(page);
+            self.watches_count += 1;
+        }
     }
 
     /// Watches pages of a range that were mapped or became writable, if they show memory of which
@@ -98,16 +106,16 @@ impl Space {
             self.read.remove(page);
             let was_watched = self.watched.remove(page);
             if was_watched && let Some((_, area)) = self.area(*page) {
-                self.host_protect(*page, host_prot(area.prot));
+                let done = self.host_protect(*page, host_prot(area.prot));
+                assert!(done == 0, "{CHANGES}: {done}");
             }
         }
         pages
     }
 
-    fn host_protect(&self, page: u64, prot: u64) {
+    fn host_protect(&self, page: u64, prot: u64) -> i64 {
         let args = &mut [Arg::Guest(page), Arg::Int(page_len()), Arg::Int(prot)];
-        let done = raw::call_now(&self.window, libc::SYS_mprotect, args);
-        assert!(done == 0, "the host changes the rights of a mapped page: {done}");
+        raw::call_now(&self.window, libc::SYS_mprotect, args)
     }
 
     /// Watches nothing of a range any more; code of its memory is to be dropped.
