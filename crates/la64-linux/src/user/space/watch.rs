@@ -8,6 +8,7 @@
 //!
 //! Invariant: a writable page is watched if it shows shared memory of which code was read (`read`),
 //! at any address. Both end together, when the code is dropped. Checked by
+//! `every_writable_page_that_shows_code_is_watched`,
 //! `code_of_memory_that_is_mapped_twice_is_executed`.
 
 use super::super::raw::{self, Arg};
@@ -134,5 +135,49 @@ impl Space {
     /// How many pages were ever watched.
     pub(in super::super) fn watches_count(&self) -> u64 {
         self.watches_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Request;
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Page 1 of a file of two pages, which is mapped four times.
+    #[test]
+    fn every_writable_page_that_shows_code_is_watched() {
+        const MAP_SHARED: u32 = 1;
+        const READ: u32 = 1;
+        const READ_WRITE: u32 = 3;
+        const READ_EXECUTE: u32 = 5;
+        let window = raw::reserve(&[1 << 32]).unwrap();
+        let mut space = Space::new(window, window.len(), Vec::new());
+        space.coherent = true;
+        let page = page_len();
+        let list = &mut [Arg::In(b"code\0"), Arg::Int(0)];
+        let fd = raw::call_now(&window, libc::SYS_memfd_create, list);
+        let list = &mut [Arg::Int(fd as u64), Arg::Int(2 * page)];
+        assert_eq!(raw::call_now(&window, libc::SYS_ftruncate, list), 0);
+        let map = |space: &mut Space, prot: u32, offset: u64| {
+            let (len, flags) = (2 * page - offset, MAP_SHARED);
+            let request = Request { at: 0, len, prot, flags, fd, offset, name: "code" };
+            u64::try_from(space.map(&request)).unwrap()
+        };
+        let written = map(&mut space, READ_WRITE, 0);
+        let run = map(&mut space, READ_EXECUTE, 0);
+        space.watch(run + page + 8);
+        assert_eq!(space.watched, BTreeSet::from([written + page]));
+        let later = map(&mut space, READ_WRITE, page);
+        let allowed = map(&mut space, READ, 0);
+        assert_eq!(space.watched, BTreeSet::from([written + page, later]));
+        assert_eq!(space.protect(allowed, 2 * page, READ_WRITE), 0);
+        let all = BTreeSet::from([written + page, later, allowed + page]);
+        assert_eq!(space.watched, all);
+        // What is to be dropped is the code, where it was read.
+        let showing = BTreeSet::from_iter(space.unwatch(&[later]));
+        assert_eq!(showing, &all | &BTreeSet::from([run + page]));
+        assert!(space.watched.is_empty() && space.read.is_empty());
+        assert_eq!(raw::call_now(&window, libc::SYS_close, &mut [Arg::Int(fd as u64)]), 0);
     }
 }
