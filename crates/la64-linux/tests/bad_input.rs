@@ -308,15 +308,29 @@ fn an_access_to_a_guard_is_no_bus_error() {
     const MADVISE: i64 = 233;
     const GUARD_INSTALL: i64 = 102;
     const HAS_NONE: i32 = 77;
+    const RIGHTS_REFUSE: i64 = 2;
+    let meet_guard = |asm: &mut Asm| {
+        asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]);
+        asm.op("ori", &[A3, 0, 0x22]).op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]);
+        asm.call(MMAP).op("or", &[S0, A0, 0]);
+        asm.constant(A1, 4096).op("ori", &[A2, 0, GUARD_INSTALL]).call(MADVISE);
+        asm.to("beqz", &[A0], "guarded").exit(HAS_NONE.into());
+        asm.label("guarded").op("st.d", &[S0, S0, 0]).exit(11);
+    };
     let mut asm = Asm::default();
-    asm.op("ori", &[A0, 0, 0]).constant(A1, 4096).op("ori", &[A2, 0, 3]).op("ori", &[A3, 0, 0x22]);
-    asm.op("addi.d", &[A4, 0, -1]).op("ori", &[A5, 0, 0]).call(MMAP).op("or", &[S0, A0, 0]);
-    asm.constant(A1, 4096).op("ori", &[A2, 0, GUARD_INSTALL]).call(MADVISE);
-    asm.to("beqz", &[A0], "guarded").exit(HAS_NONE.into());
-    asm.label("guarded").op("st.d", &[S0, S0, 0]).exit(11);
-    if asm.run().status.code() != Some(HAS_NONE) {
-        killed(&asm, libc::SIGSEGV);
+    meet_guard(&mut asm);
+    if asm.run().status.code() == Some(HAS_NONE) {
+        return;
     }
+    killed(&asm, libc::SIGSEGV);
+    let mut asm = Asm::default();
+    asm.address(T0, "handler").address(T1, "action").op("st.d", &[T0, T1, 0]);
+    asm.op("ori", &[A0, 0, libc::SIGSEGV.into()]).op("or", &[A1, T1, 0]);
+    asm.op("ori", &[A2, 0, 0]).op("ori", &[A3, 0, 8]).call(SIGACTION).expect_equal(A0, 0, 10);
+    meet_guard(&mut asm);
+    asm.label("handler").op("ld.w", &[T0, A1, 8]).op("ori", &[T1, 0, RIGHTS_REFUSE]);
+    asm.expect_equal(T0, T1, 12).op("ld.d", &[T0, A1, 16]).expect_equal(T0, S0, 13).exit(0);
+    passes(asm.data("action", &[0, 4, 0]));
 }
 
 #[test]

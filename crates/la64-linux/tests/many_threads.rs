@@ -230,7 +230,7 @@ fn stopped_children_are_not_told_of_if_the_action_says_so() {
 }
 
 /// One thread writes to a page whose rights the other one takes and gives back. The handler of
-/// SIGSEGV lets the access be made again; it is never beyond the end of a file, nor at a guard.
+/// SIGSEGV lets the access be made again; it is never beyond the end of a file.
 #[test]
 fn a_right_that_comes_back_during_a_fault_is_no_bus_error() {
     const MPROTECT: i64 = 226;

@@ -152,12 +152,13 @@ fn memory_fault(thread: &mut Thread, address: u64, needed: u32) -> Option<Raised
     }
     let allowed = Some([thread.cpu.state.pc, address, space.rights_count()]);
     let is_new = std::mem::replace(&mut thread.allowed, allowed) != allowed;
-    if is_new && !mutant!("la64_late_rights_are_bus_errors") {
+    let is_late_error = mutant!("la64_late_rights_are_bus_errors");
+    if is_new && !is_late_error {
         return None;
     }
     // Refused again: a guard that `madvise` put there, or beyond the end of a file.
-    Some(match thread.pending.is_refused_everywhere() {
-        true => (SIGSEGV, 1, address),
+    Some(match thread.pending.is_refused_everywhere() && !is_late_error {
+        true => (SIGSEGV, thread.process.abi.guard_code, address),
         false => (SIGBUS, 2, address),
     })
 }

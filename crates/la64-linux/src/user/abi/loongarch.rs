@@ -58,6 +58,7 @@ pub(in super::super) static ABI: Abi = Abi {
     beyond: |_| None,
     // The kernel's force_sig: no place.
     illegal_code: 0x80,
+    guard_code: 2,
     misaligned_code: BUS_ADRERR,
     trap: |trap, _, _| trap,
     call_len: 4,

@@ -55,6 +55,7 @@ pub(in super::super) static ABI: Abi = Abi {
     beyond,
     // The kernel's force_sig: no place.
     illegal_code: SI_KERNEL,
+    guard_code: 2,
     misaligned_code: SI_KERNEL,
     trap: |trap, _, _| trap,
     call_len: 4,

@@ -51,6 +51,7 @@ pub(in super::super) static ABI: Abi = Abi {
     on_break,
     beyond,
     illegal_code: 2,
+    guard_code: 1,
     misaligned_code: 1,
     trap,
     call_len: 2,
