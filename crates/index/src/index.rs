@@ -130,6 +130,17 @@ impl<D: ZonedDevice> Relocate for Index<D> {
         }
     }
 
+    fn immovable(&mut self, taken: &BTreeSet<Lba>) -> Result<BTreeSet<Lba>> {
+        match &self.tree {
+            Tree::Zb(t) => {
+                let may = |head: Lba| t.pages().may_change(head);
+                let is_fixed = |at: &Lba| !t.head_of(*at).is_ok_and(|head| head.is_some_and(may));
+                Ok(taken.iter().copied().filter(is_fixed).collect())
+            }
+            Tree::Cow(t) => t.immovable(taken),
+        }
+    }
+
     fn evacuate(&mut self, pages: &BTreeSet<Lba>) -> Result<()> {
         match &mut self.tree {
             Tree::Zb(_) => pages.iter().try_for_each(|&old| gc::move_page(self, old)),

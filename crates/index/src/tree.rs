@@ -37,6 +37,11 @@ pub(crate) fn wrong(at: Lba, what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Corrupt, format!("page {at}: {what}")).at_page(at.0)
 }
 
+/// Whether a page cannot be read, where the error is one of reading.
+pub(crate) fn is_damage(e: &Error) -> bool {
+    matches!(e.kind(), Kind::Io | Kind::Corrupt)
+}
+
 pub(crate) fn ensure(holds: bool, at: Lba, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(wrong(at, what())) }
 }

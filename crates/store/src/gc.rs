@@ -10,8 +10,11 @@
 //! are larger than the store's, for zones that pay. Where a power cut inside a collection left no
 //! empty zone, [`crate::regain`] gets one back before anything else is done.
 //!
-//! A zone with a live page that cannot be read cannot be emptied. It is left alone until the store
-//! is opened again ([`Store::shun_unreadable`]): one lost page must not cost the room of all zones.
+//! A zone with a live page that cannot be moved cannot be emptied: the page cannot be read, or one
+//! that leads to it cannot be. Such a zone is left alone until its pages were replaced or the store
+//! is opened again ([`shun`]): one lost page must not cost the room of all zones.
+
+use std::collections::BTreeSet;
 
 use littoral_base::mutant;
 use littoral_base::units::Lba;
@@ -57,21 +60,34 @@ fn collect<E: Relocate>(engine: &mut E, is_urgent: bool) -> Result<bool> {
     Ok(true)
 }
 
+/// Leaves alone, from now on, zones that the last collection, which has failed and been undone,
+/// could not have emptied: pages in them, or pages that lead to those, cannot be read. Whether
+/// there were any.
+///
+/// # Errors
+/// Those of the engine's search for such pages.
+pub fn shun<E: Relocate>(engine: &mut E) -> Result<bool> {
+    if mutant!("store_unreadable_zone_chosen_again") {
+        return Ok(false);
+    }
+    let taken = engine.store().space.take_seized();
+    let immovable = engine.immovable(&taken)?;
+    Ok(engine.store().space.shun(&immovable))
+}
+
 impl<D: ZonedDevice> Store<D> {
-    /// Reads the live pages of the zones that a collection took which has failed and been undone.
-    /// Zones with one that cannot be read are left alone from now on; whether there were any.
-    pub fn shun_unreadable(&mut self) -> bool {
-        if mutant!("store_unreadable_zone_chosen_again") {
-            return false;
-        }
-        let count_before = self.space.shunned.len();
-        for zone in std::mem::take(&mut self.space.seized) {
-            let read = |&at: &u64| self.read_page(Lba(at)).err();
-            if let Some(e) = self.space.zones[&zone].live.iter().find_map(read) {
-                log::warn!("zone {zone} is not emptied, since a page in it cannot be read: {e}");
-                self.space.shunned.insert(zone);
-            }
-        }
-        self.space.shunned.len() > count_before
+    /// Whether the collector leaves the zone of this page alone, since pages in it cannot be moved.
+    pub fn is_shunned(&self, at: Lba) -> bool {
+        self.space.shunned.contains(&self.space.zone_of(at))
+    }
+
+    /// Pages in use in sequential zones.
+    pub fn live_sequential(&self) -> BTreeSet<Lba> {
+        self.space.zones.values().flat_map(|z| z.live.iter().map(|&at| Lba(at))).collect()
+    }
+
+    /// Whether the zone of a conventional page can be written.
+    pub fn may_change(&self, at: Lba) -> bool {
+        self.space.check_writable(at).is_ok()
     }
 }

@@ -72,6 +72,16 @@ pub trait Relocate {
         Ok(None)
     }
 
+    /// Live pages that cannot be moved, since they or pages that lead to them cannot be read; those
+    /// among `taken` at least. Asked when a collection that took these pages has failed.
+    ///
+    /// # Errors
+    /// Those of the store, but that a page cannot be read.
+    fn immovable(&mut self, taken: &BTreeSet<Lba>) -> Result<BTreeSet<Lba>> {
+        let store = self.store();
+        Ok(taken.iter().copied().filter(|&at| store.read_page(at).is_err()).collect())
+    }
+
     /// Moves all of `pages` elsewhere, one by one; an engine whose moves rewrite shared ancestors
     /// does better to move them together.
     ///

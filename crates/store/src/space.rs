@@ -110,7 +110,7 @@ pub(crate) struct Space {
     pub(crate) is_stuck: bool,
     /// Zones that the collection under way took.
     pub(crate) seized: Vec<ZoneId>,
-    /// Zones with live pages that cannot be read, so that they cannot be emptied.
+    /// Zones with live pages that cannot be moved, so that they cannot be emptied.
     pub(crate) shunned: BTreeSet<ZoneId>,
     pub(crate) clock: u64,
 }
@@ -470,7 +470,27 @@ impl Space {
 
     /// Whether the collector may choose a zone.
     pub(crate) fn may_empty(&self, id: ZoneId, zone: &DataZone) -> bool {
-        zone.is_writable && !self.shunned.contains(&id)
+        zone.is_writable && (zone.live.is_empty() || !self.shunned.contains(&id))
+    }
+
+    /// The live pages of the zones that the last collection took; it takes them no more.
+    pub(crate) fn take_seized(&mut self) -> BTreeSet<Lba> {
+        let seized = std::mem::take(&mut self.seized);
+        let zones = seized.iter().filter_map(|id| self.zones.get(id));
+        zones.flat_map(|z| z.live.iter().map(|&at| Lba(at))).collect()
+    }
+
+    /// Leaves the zones of these pages alone; whether that is more zones than before.
+    pub(crate) fn shun(&mut self, immovable: &BTreeSet<Lba>) -> bool {
+        let count_before = self.shunned.len();
+        for &at in immovable {
+            let zone = self.zone_of(at);
+            if self.shunned.insert(zone) {
+                let why = "cannot be read, or one that leads to it cannot be read or changed";
+                log::warn!("zone {zone} is not emptied: its page {at} {why}");
+            }
+        }
+        self.shunned.len() > count_before
     }
 
     /// Whether a zone is being filled.
@@ -494,6 +514,7 @@ impl Space {
             z.written = 0;
         });
         was_reset.expect("invariant: reset zones are data zones");
+        self.shunned.remove(&zone);
         self.is_stuck = false;
         self.close(zone);
     }

@@ -23,6 +23,7 @@ use littoral_store::store::Store;
 
 use super::{Index, Tree};
 use crate::layout::Shape;
+use crate::tree::is_damage;
 use crate::zb::{Allowance, Made, Rule};
 use crate::{Error, Kind, Result};
 
@@ -276,7 +277,7 @@ impl<D: ZonedDevice> Index<D> {
     }
 
     /// Empties one zone, or several together; whether any could be. Zones with pages that cannot be
-    /// read are passed over; where there are no others, the first such page is the error.
+    /// moved are passed over; where there are no others, the first such page is the error.
     fn collect(&mut self, is_urgent: bool) -> Result<bool> {
         let mut unreadable = None;
         loop {
@@ -285,8 +286,8 @@ impl<D: ZonedDevice> Index<D> {
                 self.undo();
             }
             match step {
-                Err(e) if matches!(e.kind(), Kind::Io | Kind::Corrupt) => {
-                    if !self.store_mut().shun_unreadable() {
+                Err(e) if is_damage(&e) => {
+                    if !gc::shun(self)? {
                         return Err(e);
                     }
                     unreadable = unreadable.or(Some(e));

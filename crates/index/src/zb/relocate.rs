@@ -8,7 +8,7 @@ use littoral_store::pages::Pages;
 use super::Zb;
 use super::state::Ptr;
 use crate::layout::{self, PageKind};
-use crate::tree::wrong;
+use crate::tree::{is_damage, wrong};
 use crate::{Kind, Result};
 
 impl<P: Pages> Zb<P> {
@@ -38,8 +38,19 @@ impl<P: Pages> Zb<P> {
         Ok(())
     }
 
+    /// The head that names the sequential page at `at`; `None` when its own key leads elsewhere.
+    ///
+    /// # Errors
+    /// Those of the store: the page, or one that leads to it, cannot be read.
+    pub fn head_of(&self, at: Lba) -> Result<Option<Lba>> {
+        let page = self.core.pages.peek(at)?;
+        let Some((level, key)) = self.place_of_body(&page) else { return Ok(None) };
+        let step = self.descend(&key)?[level];
+        Ok((step.ptr.body == at).then_some(step.head))
+    }
+
     /// The live sequential page that the page at `at`, which the tree does not use, is a copy of;
-    /// a page that cannot be read is none and has none.
+    /// a page that cannot be read, or to which no page that can be read leads, is none and has none.
     ///
     /// # Errors
     /// Those of the store.
@@ -50,7 +61,10 @@ impl<P: Pages> Zb<P> {
             Ok(page) => page,
         };
         let Some((level, key)) = self.place_of_body(&copy) else { return Ok(None) };
-        let body = self.descend(&key)?[level].ptr.body;
+        let body = match self.descend(&key) {
+            Err(e) if is_damage(&e) => return Ok(None),
+            path => path?[level].ptr.body,
+        };
         if body == at || self.core.pages.is_conventional(body) {
             return Ok(None);
         }
