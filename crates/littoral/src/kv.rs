@@ -19,6 +19,9 @@
 //!   where; the machine's own file is not needed again.
 //! - Nothing that exists is overwritten: a directory with a store, and a device with anything on
 //!   it, are refused.
+//! - A file that a creation makes for the device has another name until the store in it is whole
+//!   (`kv/draft.rs`), so what a killed creation or restore leaves is never opened; the next one
+//!   replaces it.
 
 use std::path::{Path, PathBuf};
 
@@ -37,9 +40,12 @@ use littoral_index::{Error, Kind, Result};
 
 use crate::machine::Machine;
 
+mod draft;
 mod opening;
 
 pub use opening::Opening;
+
+use draft::Draft;
 
 /// The file that says where a directory's device is, when that is not in the directory.
 const DEVICE_FILE: &str = "device.toml";
@@ -98,28 +104,33 @@ fn make<T>(dir: &Path, new: &New, fill: impl FnOnce(&mut Kv) -> Result<T>) -> Re
     make_folder(dir)?;
     let _turn = Opening::creation(dir)?;
     vacant(dir)?;
-    // A device that this creation makes goes with it; one that was there stays as it is.
-    let made = device.medium.path().filter(|path| !path.exists());
-    let opened = machine.zoned(&device.name).map_err(device_error)?;
-    let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
-    let name = || {
-        made.map_or(Ok(()), name_durably)?;
-        std::fs::write(&draft, &text).map_err(|e| failed(&draft, e))?;
-        let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
-        synced.and_then(|()| std::fs::rename(&draft, &place)).map_err(|e| failed(&place, e))
+    // A device that this creation makes has its name once it is whole, and goes with a creation
+    // that fails; one that was there stays as it is.
+    let (draft, opened) = match &device.medium {
+        Medium::File(path) if !path.exists() => {
+            let (draft, made) = Draft::make(path, |at| machine.zoned_at(&device.name, at))?;
+            (Some(draft), made)
+        }
+        _ => (None, machine.zoned(&device.name).map_err(device_error)?),
     };
-    let filled = Kv::create_on(Box::new(opened), &new.options())
-        .and_then(|mut kv| fill(&mut kv).map(|filled| (kv, filled)))
-        .and_then(|filled| name().map(|()| filled))
-        .inspect_err(|e| {
-            // What holds something was made by another process meanwhile; what cannot be removed
-            // is refused by the next creation, by its path.
-            if e.kind() != Kind::Foreign {
-                let _ = made.map(std::fs::remove_file);
-            }
-        })?;
-    name_durably(&place)?;
-    Ok(filled)
+    let mut kv = Kv::create_on(Box::new(opened), &new.options())?;
+    let filled = fill(&mut kv)?;
+    publish(dir, &text, draft)?;
+    Ok((kv, filled))
+}
+
+/// Gives a new device its name, and the directory `dir` the file that says where it is.
+fn publish(dir: &Path, text: &str, device: Option<Draft>) -> Result<()> {
+    let (draft, place) = (dir.join("device.toml.new"), dir.join(DEVICE_FILE));
+    std::fs::write(&draft, text).map_err(|e| failed(&draft, e))?;
+    let synced = std::fs::File::open(&draft).and_then(|f| f.sync_all());
+    synced.map_err(|e| failed(&draft, e))?;
+    let named = device.map(Draft::publish).transpose()?;
+    std::fs::rename(&draft, &place).map_err(|e| failed(&place, e)).inspect_err(|_| {
+        // What cannot be removed is refused by the next creation, by its path.
+        let _ = named.map(std::fs::remove_file);
+    })?;
+    name_durably(&place)
 }
 
 /// Creates a store whose device is the sparse file `DIR/zones`, laid out by `options`.
@@ -348,4 +359,48 @@ fn absolute(path: &Path) -> Result<String> {
         let text = format!("{}: quotes and line ends cannot be recorded", found.display());
         Error::new(Kind::Usage, text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store on the file `zones`, by a machine file in `folder`.
+    fn on(folder: &Path, zones: &Path) -> New {
+        let file = folder.join("machine.toml");
+        let text = format!(
+            "schema = \"{SCHEMA}\"\n[device.z]\nkind = \"zoned\"\nmedium = 'file:{}'\n\
+             block_bytes = 4096\nzones = 8\nconventional_zones = 1\nzone_size = \"512KiB\"\n",
+            zones.display()
+        );
+        std::fs::write(&file, text).unwrap();
+        New { machine: Some(Machine::open(Some(&file)).unwrap()), id: 9, ..New::default() }
+    }
+
+    #[test]
+    fn a_store_that_is_being_restored_is_not_there_and_a_part_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("store");
+        let new = on(dir.path(), &at.join("zones"));
+        let left = at.join("zones.0.0.new");
+        let cut = make(&at, &new, |kv| -> Result<()> {
+            kv.put(&[1; 8], &[2; 8])?;
+            let files: Vec<_> = std::fs::read_dir(&at).unwrap().flatten().collect();
+            assert_eq!(files.len(), 1, "{files:?}");
+            // What is left where the process is killed now.
+            std::fs::copy(files[0].path(), &left).unwrap();
+            let refused = open(&at, Access::Read).unwrap_err();
+            assert_eq!(refused.kind(), Kind::Io, "{refused}");
+            Err(Error::new(Kind::Full, "half of it"))
+        });
+        assert_eq!(cut.unwrap_err().kind(), Kind::Full);
+        let refused = open(&at, Access::Read).unwrap_err();
+        assert!(left.exists() && refused.to_string().contains("no store here"), "{refused}");
+        let (kv, _) = make(&at, &new, |kv| kv.put(&[3; 8], &[4; 8])).unwrap();
+        kv.close().unwrap();
+        assert_eq!(std::fs::read_dir(&at).unwrap().count(), 2, "the device and where it is");
+        let kv = open(&at, Access::Read).unwrap();
+        assert_eq!(kv.get(&[1; 8]).unwrap(), None);
+        assert_eq!(kv.get(&[3; 8]).unwrap(), Some(vec![4; 8]));
+    }
 }

@@ -131,6 +131,18 @@ impl Machine {
         opened.map_err(|e| described(device, e))
     }
 
+    /// A zoned device as the one of that name, which is on a file, would be made, but in the new
+    /// file `path`.
+    ///
+    /// # Errors
+    /// `Kind::Profile` for an unknown device or an illegal geometry; `Kind::Exists`, `Kind::Io`.
+    pub fn zoned_at(&self, name: &str, path: &Path) -> Result<AnyZoned> {
+        let device = self.named(name, DeviceKind::Zoned)?;
+        let made = FileDevice::create(path, geometry(device));
+        let opened = made.map(|made| AnyZoned::File(Box::new(made)));
+        opened.map_err(|e| described(device, e))
+    }
+
     /// The geometry of a zoned device that is emulated.
     ///
     /// # Errors
