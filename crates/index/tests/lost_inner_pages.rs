@@ -115,3 +115,20 @@ fn bodies_under_an_unreadable_head_are_those_that_cannot_be_moved() {
     let index = healed(index);
     cold.iter().chain(&hot).for_each(|k| assert_eq!(index.get(k).unwrap(), Some(k.to_vec())));
 }
+
+/// Inserts into a full conventional class seal leaves head by head.
+#[test]
+fn leaves_under_other_heads_than_an_unreadable_one_are_sealed() {
+    let (cold, hot) = keys();
+    let mut index = filled(Engine::Zb, [&cold, &hot]);
+    lose(&mut index, (PageKind::Head, 0), [&cold, &hot]);
+    let more: Keys = (2000..3500).map(key).collect();
+    for (n, k) in more.iter().enumerate() {
+        let put = index.put(k, k);
+        assert!(put.unwrap_or_else(|e| panic!("{n}: {e}")), "{n} is new");
+    }
+    let index = healed(index);
+    for k in cold.iter().chain(&hot).chain(&more) {
+        assert_eq!(index.get(k).unwrap(), Some(k.to_vec()));
+    }
+}

@@ -10,6 +10,9 @@
 //!   and interior pages made dense, and leaves put together of which several fit one page fewer, as
 //!   many as deletions left room for. So it finds room after a third of the records were deleted.
 //!   Checked by `deletions_bring_back_room_whatever_order_filled_the_device`.
+//! - A page that cannot be read or changed costs the room that it would give: its zone or its head
+//!   is passed over. Checked by `a_zone_with_an_unreadable_page_is_left_and_others_are_emptied`,
+//!   `leaves_under_other_heads_than_an_unreadable_one_are_sealed`.
 //! - Recovery knows nothing of this: each step is an operation like any other.
 
 use std::collections::VecDeque;
@@ -58,6 +61,8 @@ pub(super) struct Room {
     sparse: Option<u64>,
     /// Whether the leaves with logs, on a full host, are those of the keys remembered.
     is_unlogged: bool,
+    /// Why a head was passed over for the operation at hand: the error where no room is found.
+    passed: Option<Error>,
 }
 
 impl Room {
@@ -68,6 +73,7 @@ impl Room {
             is_packed: false,
             sparse: None,
             is_unlogged: false,
+            passed: None,
         }
     }
 
@@ -167,6 +173,14 @@ impl<D: ZonedDevice> Index<D> {
 
     /// Seals leaves and collects zones until the operation has room.
     pub(super) fn make_room(&mut self, demand: Demand) -> Result<()> {
+        self.room.passed = None;
+        match self.find_room(demand) {
+            Err(e) if e.kind() == Kind::Full => Err(self.room.passed.take().unwrap_or(e)),
+            made => made,
+        }
+    }
+
+    fn find_room(&mut self, demand: Demand) -> Result<()> {
         self.make_host_room(demand)?;
         let (conventional, sequential) = self.needs();
         if matches!(self.tree, Tree::Cow(_)) {
@@ -498,10 +512,28 @@ impl<D: ZonedDevice> Index<D> {
         allowed: Allowance,
     ) -> Result<Option<Option<Vec<u8>>>> {
         let Tree::Zb(tree) = &mut self.tree else { return Ok(None) };
-        let sealed = room_or(tree.seal_under_pressure(from, rule, allowed))?;
-        if sealed.is_none() {
+        let sealed = room_or(tree.seal_under_pressure(from, rule, allowed));
+        if !matches!(sealed, Ok(Some(_))) {
             self.undo();
         }
-        Ok(sealed)
+        match sealed {
+            Err(e) if is_damage(&e) => self.pass_over(from, e).map(Some),
+            sealed => sealed,
+        }
+    }
+
+    /// Passes over a head that cannot be changed, or of which a leaf or the way there cannot be
+    /// read, so that leaves under others are sealed. Where their keys begin.
+    fn pass_over(&mut self, from: &[u8], error: Error) -> Result<Option<Vec<u8>>> {
+        let Tree::Zb(tree) = &self.tree else { return Err(error) };
+        let is_whole = |head| tree.pages().may_change(head) && tree.read_leaves(head).is_ok();
+        if tree.head_over(from).is_ok_and(is_whole) || mutant!("index_sealing_ends_at_damage") {
+            return Err(error);
+        }
+        let next = tree.past(from);
+        if self.room.passed.is_none() {
+            self.room.passed = Some(error);
+        }
+        Ok(next)
     }
 }

@@ -144,14 +144,28 @@ impl<P: Pages> Zb<P> {
     /// The separator behind the interior page of `level` that covers `key`; at level 0, behind the
     /// head.
     pub(super) fn beyond(&self, key: &[u8], level: usize) -> Result<Option<Vec<u8>>> {
-        let lowest = level;
-        let (mut head, mut beyond) = (self.core.root.top, None);
+        let mut beyond = None;
+        self.find_beyond(key, level, &mut beyond)?;
+        Ok(beyond)
+    }
+
+    /// The separator behind the head that covers `key`, or behind the first page on the way to it
+    /// that cannot be read; `None` after the last.
+    pub fn past(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut beyond = None;
+        // What was found above a page that cannot be read counts.
+        let _ = self.find_beyond(key, 0, &mut beyond);
+        beyond
+    }
+
+    fn find_beyond(&self, key: &[u8], lowest: usize, beyond: &mut Option<Vec<u8>>) -> Result<()> {
+        let mut head = self.core.root.top;
         for level in (1..=self.core.root.height as usize).rev() {
             let page = self.core.pages.read(head)?;
             let view = HeadView::new(&self.core.shape, &page);
             let slot = view.route(None, key);
             if slot + 1 < view.count() {
-                beyond = Some(view.key(slot + 1).to_vec());
+                *beyond = Some(view.key(slot + 1).to_vec());
             }
             if level == lowest {
                 break;
@@ -160,11 +174,33 @@ impl<P: Pages> Zb<P> {
             let body = self.load(level, ptr)?;
             let child = body.route(key);
             if let Some(next) = body.live_after(child) {
-                beyond = Some(body.key(next).to_vec());
+                *beyond = Some(body.key(next).to_vec());
             }
             head = body.child(child);
         }
-        Ok(beyond)
+        Ok(())
+    }
+
+    /// The lowest head that covers `key`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn head_over(&self, key: &[u8]) -> Result<Lba> {
+        Ok(self.descend(key)?[0].head)
+    }
+
+    /// Reads the leaves under one of the lowest heads.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn read_leaves(&self, head: Lba) -> Result<()> {
+        let page = self.core.pages.read(head)?;
+        let view = HeadView::new(&self.core.shape, &page);
+        for slot in 0..view.count() {
+            let ptr = view.ptr(slot).ok_or_else(|| Self::damaged(head, slot))?;
+            self.load(0, ptr)?;
+        }
+        Ok(())
     }
 
     /// What is sealed under a head, in the order of its slots.
