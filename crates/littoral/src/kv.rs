@@ -113,10 +113,22 @@ fn make<T>(dir: &Path, new: &New, fill: impl FnOnce(&mut Kv) -> Result<T>) -> Re
         }
         _ => (None, machine.zoned(&device.name).map_err(device_error)?),
     };
-    let mut kv = Kv::create_on(Box::new(opened), &new.options())?;
+    let made = Kv::create_on(Box::new(opened), &new.options());
+    let mut kv = made.map_err(|e| in_use(&device.medium, e))?;
     let filled = fill(&mut kv)?;
     publish(dir, &text, draft)?;
     Ok((kv, filled))
+}
+
+/// The refusal of a device that holds something, with its file and what to do.
+fn in_use(medium: &Medium, e: Error) -> Error {
+    match medium {
+        Medium::File(path) if e.kind() == Kind::Foreign => {
+            let advice = "holds something; remove the file if nothing in it is needed";
+            e.in_context(format!("{}: {advice}", path.display()))
+        }
+        _ => e,
+    }
 }
 
 /// Gives a new device its name, and the directory `dir` the file that says where it is.
@@ -402,5 +414,10 @@ mod tests {
         let kv = open(&at, Access::Read).unwrap();
         assert_eq!(kv.get(&[1; 8]).unwrap(), None);
         assert_eq!(kv.get(&[3; 8]).unwrap(), Some(vec![4; 8]));
+        drop(kv);
+        let refused = create(&dir.path().join("other"), &new).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Foreign, "{refused}");
+        let advice = format!("{}: holds something; remove the file", at.join("zones").display());
+        assert!(refused.to_string().starts_with(&advice), "{refused}");
     }
 }
