@@ -156,13 +156,39 @@ impl<D: ZonedDevice> Index<D> {
     /// `Kind::Usage` for record sizes that fit no page, `Kind::Unsupported` for a device that
     /// cannot serve the engine, `Kind::Foreign` for a device that holds anything; `Kind::Io`.
     pub fn create(dev: D, engine: Engine, shape: Shape, id: u64) -> Result<Index<D>> {
+        Index::create_by(Store::create, dev, engine, shape, id)
+    }
+
+    /// As [`Index::create`], of an index that cannot be opened before [`Index::made`].
+    ///
+    /// # Errors
+    /// As [`Index::create`].
+    pub fn begin(dev: D, engine: Engine, shape: Shape, id: u64) -> Result<Index<D>> {
+        Index::create_by(Store::begin, dev, engine, shape, id)
+    }
+
+    /// Makes an index that was begun one that can be opened, with all that it holds.
+    ///
+    /// # Errors
+    /// Those of [`Store::made`].
+    pub fn made(&mut self) -> Result<()> {
+        self.store_mut().made()
+    }
+
+    fn create_by(
+        create: impl FnOnce(D, [u8; 8], &[u8], u64) -> Result<Store<D>>,
+        dev: D,
+        engine: Engine,
+        shape: Shape,
+        id: u64,
+    ) -> Result<Index<D>> {
         shape.check(dev.limits().block_bytes as usize)?;
         if engine == Engine::Zb && !has_conventional(&dev)? {
             return Err(crate::zb::no_conventional());
         }
         let label = label(&shape);
         debug_assert_eq!(shape_of(&label).ok(), Some(shape), "the label says another shape");
-        let store = Store::create(dev, engine.tag(), &label, id)?;
+        let store = create(dev, engine.tag(), &label, id)?;
         let tree = match engine {
             Engine::Zb => Tree::Zb(Zb::create(store, shape)?),
             Engine::Cow => Tree::Cow(Cow::create(store, shape, SplitCost::OneWrite)?),

@@ -151,6 +151,24 @@ impl Kv {
         Index::create(device, options.engine, shape, options.id).map(|index| Kv { index })
     }
 
+    /// As [`Kv::create_on`], of a store that cannot be opened before [`Kv::made`]: one whose making
+    /// is cut short is no store, and the next creation on its device replaces it.
+    ///
+    /// # Errors
+    /// As [`Kv::create_on`].
+    pub fn begin_on(device: AnyZoned, options: &Options) -> Result<Kv> {
+        let shape = options.shape(device.limits().block_bytes)?;
+        Index::begin(device, options.engine, shape, options.id).map(|index| Kv { index })
+    }
+
+    /// Makes a store that was begun one that can be opened, with all that it holds.
+    ///
+    /// # Errors
+    /// Those of [`Index::made`].
+    pub fn made(&mut self) -> Result<()> {
+        self.index.made()
+    }
+
     /// Opens a device's index.
     ///
     /// # Errors

@@ -20,8 +20,9 @@
 //! - Nothing that exists is overwritten: a directory with a store, and a device with anything on
 //!   it, are refused.
 //! - A file that a creation makes for the device has another name until the store in it is whole
-//!   (`kv/draft.rs`), so what a killed creation or restore leaves is never opened; the next one
-//!   replaces it.
+//!   (`kv/draft.rs`). On a device that was there, such as a drive, the store is marked until then
+//!   (`Store::begin`). So what a killed creation or restore leaves is never opened, and the next
+//!   one replaces it.
 
 use std::path::{Path, PathBuf};
 
@@ -113,9 +114,11 @@ fn make<T>(dir: &Path, new: &New, fill: impl FnOnce(&mut Kv) -> Result<T>) -> Re
         }
         _ => (None, machine.zoned(&device.name).map_err(device_error)?),
     };
-    let made = Kv::create_on(Box::new(opened), &new.options());
-    let mut kv = made.map_err(|e| in_use(&device.medium, e))?;
+    // A device that was there has its name already: its store is marked until it is whole.
+    let begun = Kv::begin_on(Box::new(opened), &new.options());
+    let mut kv = begun.map_err(|e| in_use(&device.medium, e))?;
     let filled = fill(&mut kv)?;
+    kv.made()?;
     publish(dir, &text, draft)?;
     Ok((kv, filled))
 }
@@ -419,5 +422,27 @@ mod tests {
         assert_eq!(refused.kind(), Kind::Foreign, "{refused}");
         let advice = format!("{}: holds something; remove the file", at.join("zones").display());
         assert!(refused.to_string().starts_with(&advice), "{refused}");
+    }
+
+    /// As a drive is, which cannot be made under another name.
+    #[test]
+    fn a_part_on_a_device_that_was_there_is_refused_and_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("store");
+        let new = on(dir.path(), &dir.path().join("zones"));
+        let machine = new.machine.as_ref().unwrap();
+        drop(machine.zoned("z").unwrap());
+        let cut = make(&at, &new, |kv| -> Result<()> {
+            kv.put(&[1; 8], &[2; 8])?;
+            Err(Error::new(Kind::Full, "half of it"))
+        });
+        assert_eq!(cut.unwrap_err().kind(), Kind::Full);
+        let refused = open_with(&at, machine, None, Access::Read).unwrap_err();
+        assert!(refused.to_string().contains("cut short"), "{refused}");
+        let (kv, _) = make(&at, &new, |kv| kv.put(&[3; 8], &[4; 8])).unwrap();
+        kv.close().unwrap();
+        let kv = open(&at, Access::Read).unwrap();
+        assert_eq!(kv.get(&[1; 8]).unwrap(), None);
+        assert_eq!(kv.get(&[3; 8]).unwrap(), Some(vec![4; 8]));
     }
 }

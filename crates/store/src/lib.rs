@@ -5,8 +5,9 @@
 //! - [`counted`]: pages in memory that count what the medium would have done: the mode in which the
 //!   figures of papers are reproduced.
 //! - [`store`]: pages on a zoned device; `epoch.rs` writes redo log and checkpoints, `replay.rs`
-//!   recovers, `newest.rs` tells a lost superblock from an older one; `batch.rs` writes a batch's
-//!   pages, which were [`drafts`] until then.
+//!   recovers, `newest.rs` tells a lost superblock from an older one, `making.rs` a store that is
+//!   whole from one whose making was cut short; `batch.rs` writes a batch's pages, which were
+//!   [`drafts`] until then.
 //! - [`gc`] says which zones are emptied, alone or `together.rs`; [`relocate`] moves their pages.
 //! - [`superblock`], [`redo`]: the bytes on the medium; `plan.rs` divides a device.
 //! - [`inspect`]: what an engine asks of a page before it uses it.
@@ -25,6 +26,7 @@ pub mod error;
 pub mod gc;
 mod host;
 pub mod inspect;
+mod making;
 mod memory;
 mod newest;
 pub mod pages;

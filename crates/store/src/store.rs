@@ -139,7 +139,7 @@ pub struct Store<D> {
 }
 
 impl<D: ZonedDevice> Store<D> {
-    fn over(dev: D, plan: Plan, superblock: Superblock) -> Store<D> {
+    pub(crate) fn over(dev: D, plan: Plan, superblock: Superblock) -> Store<D> {
         let block_bytes = dev.limits().block_bytes as usize;
         let mut store = Store {
             device: dev,
@@ -177,26 +177,31 @@ impl<D: ZonedDevice> Store<D> {
     }
 
     /// Creates a store for the engine named by `engine`, whose own words are `label`; `id` tells
-    /// this store from every other.
+    /// this store from every other. One that was begun and never made is replaced
+    /// ([`Store::begin`]).
     ///
     /// # Errors
-    /// `Kind::Foreign` when the device holds anything, which is left untouched; `Kind::Unsupported`
-    /// when its zones are too few or too small; `Kind::Io`.
-    pub fn create(dev: D, engine: [u8; 8], label: &[u8], id: u64) -> Result<Store<D>> {
-        let plan = plan::divide(&dev, None)?;
+    /// `Kind::Foreign` when the device holds anything else, which is left untouched;
+    /// `Kind::Unsupported` when its zones are too few or too small; `Kind::Io`.
+    pub fn create(mut dev: D, engine: [u8; 8], label: &[u8], id: u64) -> Result<Store<D>> {
+        let left = Store::ready(&mut dev)?;
+        let plan = plan::divide(&dev, left.as_ref())?;
         let report = dev.report(ZoneId(0), dev.limits().zones).map_err(device("zone report"))?;
-        let written = |z: &&ZoneReport| z.kind == ZoneKind::Sequential && z.write_pointer > z.start;
+        let is_home = |zone| left.as_ref().is_some_and(|s| s.homes.contains(&zone));
+        let is_written = |z: &ZoneReport| z.write_pointer > z.start && !is_home(z.zone);
+        let written = |z: &&ZoneReport| z.kind == ZoneKind::Sequential && is_written(z);
         if let Some(z) = report.iter().find(written) {
             let text = format!("zone {} is written; reset it before creating a store", z.zone);
             return Err(Error::new(Kind::Foreign, text));
         }
-        if !superblock::is_blank(&dev)? {
+        if left.is_none() && !superblock::is_blank(&dev)? {
             return Err(Error::new(Kind::Foreign, "the first conventional blocks are in use"));
         }
         let redo = plan.redo.map(|z| z.zone);
         let label = label.to_vec();
         let homes = plan.homes;
-        let superblock = Superblock { generation: 0, id, engine, epoch: 0, redo, homes, label };
+        let generation = left.map_or(0, |s| s.generation);
+        let superblock = Superblock { generation, id, engine, epoch: 0, redo, homes, label };
         let mut store = Store::over(dev, plan, superblock);
         store.is_adopted = true;
         store.keep_host_room()?;
@@ -215,6 +220,7 @@ impl<D: ZonedDevice> Store<D> {
         let mut store = Store::over(dev, plan, superblock);
         store.notes = notes;
         store.refuse_lost_superblock()?;
+        store.refuse_marked()?;
         store.replay()?;
         log::debug!(
             "redo log of epoch {}: {} groups replayed, {} pages changed since the checkpoint",
@@ -237,6 +243,7 @@ impl<D: ZonedDevice> Store<D> {
         let mut store = Store::over(dev, plan, superblock);
         (store.notes, store.corrects, store.read_only) = (notes, true, true);
         store.pass_over_lost_superblock()?;
+        store.refuse_marked()?;
         if let Err(e) = store.replay() {
             store.notes.push(e.to_string());
             store.is_log_cut = true;

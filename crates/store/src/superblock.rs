@@ -208,6 +208,25 @@ fn home_blocks(z: &ZoneReport) -> impl Iterator<Item = Lba> {
 /// `Kind::Foreign` when there is none: what was found instead; `Kind::Corrupt`, `Kind::Io`.
 pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock, Vec<String>)> {
     let zones = all_zones(dev)?;
+    let search = search(dev, &zones, corrects)?;
+    if !search.has_magic
+        && let Some(found) = log_without_superblock(dev, &zones)?
+    {
+        return Err(found);
+    }
+    search.end()
+}
+
+/// Whether a block is a superblock's, damaged as it may be.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(crate) fn is_any(dev: &impl ZonedDevice) -> Result<bool> {
+    search(dev, &all_zones(dev)?, false).map(|search| search.has_magic)
+}
+
+/// What is found where superblocks can be.
+fn search(dev: &impl ZonedDevice, zones: &[ZoneReport], corrects: bool) -> Result<Search> {
     let mut search = Search { corrects, ..Search::default() };
     let mut block = vec![0; dev.limits().block_bytes as usize];
     let mut look_at = |search: &mut Search, at: Lba| -> Result<()> {
@@ -236,12 +255,7 @@ pub(crate) fn find(dev: &impl ZonedDevice, corrects: bool) -> Result<(Superblock
         }
     }
     search.check_unread()?;
-    if !search.has_magic
-        && let Some(found) = log_without_superblock(dev, &zones)?
-    {
-        return Err(found);
-    }
-    search.end()
+    Ok(search)
 }
 
 fn written_blocks(z: &ZoneReport) -> std::ops::Range<u64> {
