@@ -485,6 +485,7 @@ impl Space {
         let count_before = self.shunned.len();
         for &at in immovable {
             let zone = self.zone_of(at);
+            debug_assert!(self.zones.contains_key(&zone), "page {at} lies in no data zone");
             if self.shunned.insert(zone) {
                 let why = "cannot be read, or one that leads to it cannot be read or changed";
                 log::warn!("zone {zone} is not emptied: its page {at} {why}");

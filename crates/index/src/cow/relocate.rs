@@ -33,6 +33,7 @@ impl<D: ZonedDevice> Cow<Store<D>> {
         for i in 1..zones {
             costs[i] += costs[i - 1];
         }
+        debug_assert!(costs.is_sorted(), "zones whose emptying costs less than nothing");
         Ok(costs)
     }
 
@@ -110,6 +111,8 @@ impl<D: ZonedDevice> Cow<Store<D>> {
         if pages.is_empty() {
             return Ok(());
         }
+        let may_move = |&at: &Lba| !self.core.pages.is_shunned(at);
+        debug_assert!(pages.iter().all(may_move), "pages of a zone that is left alone");
         self.reload_root();
         let mut rest = pages.clone();
         let (top, level) = (self.core.root.top, self.core.root.height as usize);

@@ -525,6 +525,7 @@ impl<D: ZonedDevice> Index<D> {
     /// Passes over a head that cannot be changed, or of which a leaf or the way there cannot be
     /// read, so that leaves under others are sealed. Where their keys begin.
     fn pass_over(&mut self, from: &[u8], error: Error) -> Result<Option<Vec<u8>>> {
+        debug_assert!(is_damage(&error), "passed over for another reason: {error}");
         let Tree::Zb(tree) = &self.tree else { return Err(error) };
         let is_whole = |head| tree.pages().may_change(head) && tree.read_leaves(head).is_ok();
         if tree.head_over(from).is_ok_and(is_whole) || mutant!("index_sealing_ends_at_damage") {

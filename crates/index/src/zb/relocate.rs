@@ -43,6 +43,7 @@ impl<P: Pages> Zb<P> {
     /// # Errors
     /// Those of the store: the page, or one that leads to it, cannot be read.
     pub fn head_of(&self, at: Lba) -> Result<Option<Lba>> {
+        debug_assert!(!self.core.pages.is_conventional(at), "page {at} stays where it is");
         let page = self.core.pages.peek(at)?;
         let Some((level, key)) = self.place_of_body(&page) else { return Ok(None) };
         let step = self.descend(&key)?[level];
@@ -50,7 +51,7 @@ impl<P: Pages> Zb<P> {
     }
 
     /// The live sequential page that the page at `at`, which the tree does not use, is a copy of;
-    /// a page that cannot be read, or to which no page that can be read leads, is none and has none.
+    /// a page that cannot be read, or to which no page that can be leads, is none and has none.
     ///
     /// # Errors
     /// Those of the store.
