@@ -8,6 +8,7 @@ mod common;
 use littoral_base::units::Lba;
 use littoral_device::zoned::model::ModelDevice;
 use littoral_device::zoned::zones::Geometry;
+use littoral_index::Kind;
 use littoral_index::index::{Engine, Index};
 use littoral_index::layout::{self, PageKind, Shape};
 use littoral_store::MEMORY_BYTES;
@@ -131,4 +132,31 @@ fn leaves_under_other_heads_than_an_unreadable_one_are_sealed() {
     for k in cold.iter().chain(&hot).chain(&more) {
         assert_eq!(index.get(k).unwrap(), Some(k.to_vec()));
     }
+}
+
+/// Inserts leave the collector what it needs among the zones that it can empty.
+#[test]
+fn deletions_go_on_where_inserts_have_filled_the_other_zones() {
+    let (cold, hot) = keys();
+    let mut index = filled(Engine::Cow, [&cold, &hot]);
+    lose(&mut index, (PageKind::Interior, 1), [&cold, &hot]);
+    let mut more = Keys::new();
+    let refused = loop {
+        let k = key(2000 + more.len() as u64);
+        match index.put(&k, &k) {
+            Ok(is_new) => assert!(is_new),
+            Err(e) => break e,
+        }
+        more.push(k);
+        if more.len() % 40 == 0 {
+            index.sync().unwrap();
+        }
+    };
+    assert_eq!(refused.kind(), Kind::Full, "{refused}");
+    for (n, k) in more.iter().enumerate() {
+        let deleted = index.delete(k);
+        assert!(deleted.unwrap_or_else(|e| panic!("{n} of {}: {e}", more.len())));
+    }
+    let index = healed(index);
+    cold.iter().chain(&hot).for_each(|k| assert_eq!(index.get(k).unwrap(), Some(k.to_vec())));
 }

@@ -69,7 +69,7 @@ impl<D: ZonedDevice> Store<D> {
     /// Sequential blocks that hold nothing live, can be written again later, and may
     /// become live; no collecting adds to them.
     pub fn spare_blocks(&self, demand: Demand) -> u64 {
-        let (zone, all) = (self.space.zone_capacity(), self.space.writable_blocks());
+        let (zone, (_, all)) = (self.space.zone_capacity(), self.space.emptiable_zones());
         let kept =
             if demand == Demand::Delete { zone } else { zone + (all / 32).max(SPARE_BLOCKS) };
         all.saturating_sub(self.live_blocks() + kept)

@@ -426,6 +426,17 @@ impl Space {
         self.zone_blocks
     }
 
+    /// Zones that can be written and emptied, and their blocks. What is live in a zone that is left
+    /// alone may move into them as it is written anew, and its garbage is no room.
+    pub(crate) fn emptiable_zones(&self) -> (u64, u64) {
+        let left = self.shunned.iter().filter_map(|id| self.zones.get(id));
+        let sums = (self.totals.writable_zones, self.totals.writable_blocks);
+        left.filter(|z| z.is_writable).fold(sums, |(zones, blocks), z| {
+            debug_assert!(zones > 0 && blocks >= z.capacity, "zones left alone are among all");
+            (zones - 1, blocks - z.capacity)
+        })
+    }
+
     /// Blocks of the zones that can be written.
     pub(crate) fn writable_blocks(&self) -> u64 {
         self.totals.writable_blocks

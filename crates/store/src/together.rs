@@ -156,9 +156,9 @@ impl<D: ZonedDevice> Store<D> {
 
     /// Most live pages with which the collector finds zones to empty, wherever the pages lie, when
     /// moving pages takes `others` more pages with them: the least of `k` of all zones but the
-    /// collector's `k` must fit these.
+    /// collector's `k` must fit these. Zones that are left alone are none of them.
     pub fn live_max_together(&self, others: u64) -> u64 {
-        let (kept, zones) = (self.space.kept, self.space.writable_zones());
+        let (kept, (zones, _)) = (self.space.kept, self.space.emptiable_zones());
         let room = (kept * self.space.zone_capacity()).saturating_sub(others);
         zones.saturating_sub(kept) * room / kept
     }
