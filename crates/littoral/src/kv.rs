@@ -229,6 +229,12 @@ pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
     let pointer = dir.join(DEVICE_FILE);
     if pointer.exists() {
         let machine = Machine::open(Some(&pointer)).map_err(device_error)?;
+        let medium = &zoned(&machine, None)?.medium;
+        if let Medium::File(path) = medium
+            && !path.exists()
+        {
+            return Err(gone(path, &pointer));
+        }
         return open_with(dir, &machine, None, opening);
     }
     if !dir.join("zones").exists() {
@@ -237,6 +243,15 @@ pub fn open(dir: &Path, opening: impl Into<Opening>) -> Result<Kv> {
         return Err(Error::new(Kind::Io, text));
     }
     open_file(dir, opening)
+}
+
+/// The refusal of a store whose device's file is not where its directory says. Another creation
+/// would be refused too.
+fn gone(path: &Path, pointer: &Path) -> Error {
+    let (path, pointer) = (path.display(), pointer.display());
+    let advice = "if the file was moved, say where with `--machine`";
+    let text = format!("{path}: not there, where {pointer} has the device of the store; {advice}");
+    Error::new(Kind::Io, text)
 }
 
 /// Opens the store of the directory `dir` on a machine's zoned device, wherever the directory says
@@ -444,5 +459,10 @@ mod tests {
         let kv = open(&at, Access::Read).unwrap();
         assert_eq!(kv.get(&[1; 8]).unwrap(), None);
         assert_eq!(kv.get(&[3; 8]).unwrap(), Some(vec![4; 8]));
+        drop(kv);
+        std::fs::remove_file(dir.path().join("zones")).unwrap();
+        let refused = open(&at, Access::Read).unwrap_err();
+        let says = |words: &str| refused.to_string().contains(words);
+        assert!(says("device.toml has the device") && says("--machine"), "{refused}");
     }
 }
