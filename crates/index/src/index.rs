@@ -133,7 +133,7 @@ impl<D: ZonedDevice> Relocate for Index<D> {
     fn immovable(&mut self, taken: &BTreeSet<Lba>) -> Result<BTreeSet<Lba>> {
         match &self.tree {
             Tree::Zb(t) => {
-                let may = |head: Lba| t.pages().may_change(head);
+                let may = |head: Lba| t.pages().check_change(head).is_ok();
                 let is_fixed = |at: &Lba| !t.head_of(*at).is_ok_and(|head| head.is_some_and(may));
                 Ok(taken.iter().copied().filter(is_fixed).collect())
             }

@@ -86,8 +86,16 @@ impl<D: ZonedDevice> Store<D> {
         self.space.zones.values().flat_map(|z| z.live.iter().map(|&at| Lba(at))).collect()
     }
 
-    /// Whether the zone of a conventional page can be written.
-    pub fn may_change(&self, at: Lba) -> bool {
-        self.space.check_writable(at).is_ok()
+    /// Refuses a change of a conventional page whose zone can be written no more.
+    ///
+    /// # Errors
+    /// `Kind::Io` naming the page, its zone and the zone's state.
+    pub fn check_change(&self, at: Lba) -> Result<()> {
+        self.space.check_writable(at)
+    }
+
+    /// Whether a zone of conventional pages can be written no more.
+    pub fn has_worn_pages(&self) -> bool {
+        self.space.has_worn_pages()
     }
 }

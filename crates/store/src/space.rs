@@ -240,6 +240,11 @@ impl Space {
         Err(Error::new(Kind::Io, text).at_page(at.0).at_zone(self.zone_of(at).0))
     }
 
+    /// Whether a conventional zone can no longer be written.
+    pub(crate) fn has_worn_pages(&self) -> bool {
+        !self.worn.is_empty()
+    }
+
     /// Takes an empty zone away from the data, for the redo log or the superblock.
     pub(crate) fn take_empty(&mut self) -> Option<ZoneId> {
         let found = self.zones.iter().rfind(|(_, z)| z.written == 0 && z.is_writable);

@@ -512,7 +512,13 @@ impl<D: ZonedDevice> Index<D> {
         allowed: Allowance,
     ) -> Result<Option<Option<Vec<u8>>>> {
         let Tree::Zb(tree) = &mut self.tree else { return Ok(None) };
-        let sealed = room_or(tree.seal_under_pressure(from, rule, allowed));
+        // Asked first: what is appended for a head that cannot be changed is garbage.
+        let refused = match tree.pages().has_worn_pages() {
+            true => tree.head_over(from).and_then(|head| tree.pages().check_change(head)).err(),
+            false => None,
+        };
+        let seal = || room_or(tree.seal_under_pressure(from, rule, allowed));
+        let sealed = refused.map_or_else(seal, Err);
         if !matches!(sealed, Ok(Some(_))) {
             self.undo();
         }
@@ -527,8 +533,9 @@ impl<D: ZonedDevice> Index<D> {
     fn pass_over(&mut self, from: &[u8], error: Error) -> Result<Option<Vec<u8>>> {
         debug_assert!(is_damage(&error), "passed over for another reason: {error}");
         let Tree::Zb(tree) = &self.tree else { return Err(error) };
-        let is_whole = |head| tree.pages().may_change(head) && tree.read_leaves(head).is_ok();
-        if tree.head_over(from).is_ok_and(is_whole) || mutant!("index_sealing_ends_at_damage") {
+        let check = |head| tree.pages().check_change(head).and_then(|()| tree.read_leaves(head));
+        let is_whole = tree.head_over(from).and_then(check).is_ok();
+        if is_whole || mutant!("index_sealing_ends_at_damage") {
             return Err(error);
         }
         let next = tree.past(from);
