@@ -69,3 +69,22 @@ fn in_order(asked: &[String], figures: Vec<(String, Figure)>) -> Vec<Answer> {
         |id: &String| figures.remove(id).ok_or_else(|| Unanswered::from("was not measured"));
     asked.iter().map(answer).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use littoral_base::clock::ClockKind;
+
+    use super::*;
+
+    /// Late binding decides by observed times which pages cross the link, so that bytes differ from
+    /// run to run too.
+    #[test]
+    fn no_figure_of_a_served_device_is_a_count() {
+        let targets = SYSTEM.targets().unwrap().claims;
+        let served: Vec<_> = targets.iter().filter(|t| t.id.starts_with("push.wall.")).collect();
+        assert!(served.len() > 2, "{served:?}");
+        for target in served {
+            assert_ne!(target.clock, ClockKind::Count, "{}", target.id);
+        }
+    }
+}
