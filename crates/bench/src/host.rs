@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::sync::{LazyLock, OnceLock};
 
+use littoral_base::codec;
 use serde::{Deserialize, Serialize};
 
 /// The place of a measurement, as results carry it.
@@ -43,6 +45,29 @@ pub fn built_from(revision: &'static str, date: &'static str) {
 /// The revision this program was built from, `unknown` outside version control.
 pub fn revision() -> &'static str {
     BUILT_FROM.get().map(|built| built.0).filter(|r| !r.is_empty()).unwrap_or("unknown")
+}
+
+/// What tells this program from another build of the same revision, as of changed sources: the
+/// CRC32C and the length of its file; `unknown` where the system does not show that file.
+pub fn build() -> &'static str {
+    // The file that runs, also when another build has taken its name since.
+    static BUILD: LazyLock<String> =
+        LazyLock::new(|| known(&digest("/proc/self/exe").unwrap_or_default()));
+    &BUILD
+}
+
+/// CRC32C and length of a file, which is not held in memory whole.
+fn digest(path: &str) -> Option<String> {
+    let mut file = fs::File::open(path).ok()?;
+    let (mut crc, mut len, mut part) = (0, 0, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut part).ok()?;
+        if count == 0 {
+            return Some(format!("{crc:08x}, {len} bytes"));
+        }
+        crc = codec::crc_append(crc, &part[..count]);
+        len += count;
+    }
 }
 
 /// The version for `-V`: the package's, the revision and its date, as far as they are known.
@@ -192,5 +217,22 @@ mod tests {
         let here = environment();
         assert!(here.cores_count >= 1 && here.memory_bytes > 1 << 20, "{here:?}");
         assert!(!revision().is_empty());
+    }
+
+    #[test]
+    fn a_build_is_told_by_the_bytes_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest_of = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            digest(path.to_str().unwrap())
+        };
+        let long = vec![7; (1 << 20) + 3];
+        let expected = format!("{:08x}, 1048579 bytes", codec::crc(&long));
+        assert_eq!(digest_of("one", &long), Some(expected));
+        assert_eq!(digest_of("two", &long), digest_of("one", &long));
+        assert_ne!(digest_of("two", &long[1..]), digest_of("one", &long));
+        assert_eq!(digest("/nowhere"), None);
+        assert_ne!(build(), "");
     }
 }

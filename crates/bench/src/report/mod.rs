@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn saved() -> Saved {
-        Saved { run: run(), options: Asked::default(), is_complete: true }
+        Saved { run: run(), build: String::new(), options: Asked::default(), is_complete: true }
     }
 
     fn study() -> Study {

@@ -11,8 +11,9 @@
 //!   `a_run_that_was_cut_short_goes_on_with_its_claims`.
 //! - `FILE.part` is a results file at every moment, of the same shape, with `is_complete` false.
 //!   Checked by `a_run_that_was_cut_short_goes_on_with_its_claims`.
-//! - A run goes on only where system, seed, revision, options and host are those it began with.
-//!   Checked by `what_differs_from_the_run_to_resume_is_named`.
+//! - A run goes on only where system, seed, revision, build, options and host are those it began
+//!   with. Checked by `what_differs_from_the_run_to_resume_is_named`,
+//!   `a_run_of_another_build_is_not_resumed`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::claims::{Claim, Run, Status};
 use crate::error::{Error, Kind, Result};
 use crate::files;
-use crate::host::Environment;
+use crate::host::{self, Environment};
 
 /// What was asked of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Saved {
     /// The run; its claims are those judged so far.
     #[serde(flatten)]
     pub run: Run,
+    /// What tells builds of one revision apart; see [`host::build`].
+    #[serde(default = "unknown")]
+    pub build: String,
     /// What was asked.
     #[serde(default)]
     pub options: Asked,
@@ -52,6 +56,11 @@ pub struct Saved {
 
 fn always() -> bool {
     true
+}
+
+/// The build of a file from before builds were told apart.
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 /// A run that is being made; see the module's page.
@@ -84,10 +93,8 @@ impl Record {
     /// `Kind::Io` when the results could not be written; `Kind::Argument` when an unfinished run is
     /// there and `resume` is not set, or when the run to resume was another.
     pub fn begin(run: Run, options: Asked, place: Place<'_>) -> Result<Record> {
-        let mut record = Record {
-            saved: Saved { run, options, is_complete: false },
-            path: place.path.map(Path::to_owned),
-        };
+        let saved = Saved { run, build: host::build().to_owned(), options, is_complete: false };
+        let mut record = Record { saved, path: place.path.map(Path::to_owned) };
         let Some(path) = place.path else { return Ok(record) };
         if !mutant!("bench_results_path_untried") {
             files::prove_writable(path)?;
@@ -196,9 +203,14 @@ fn difference(then: &Saved, now: &Saved) -> Option<(&'static str, String, String
         ("seed", a.seed.to_string(), b.seed.to_string()),
         ("revision", a.revision.clone(), b.revision.clone()),
         ("set of options", words(&then.options), words(&now.options)),
-        ("host", host(&a.environment), host(&b.environment)),
+        ("host", place(&a.environment), place(&b.environment)),
+        ("build", then.build.clone(), now.build.clone()),
     ];
-    let is_compared = |what: &str| what != "host" || !mutant!("bench_resume_on_any_host");
+    let is_compared = |what: &str| match what {
+        "host" => !mutant!("bench_resume_on_any_host"),
+        "build" => !mutant!("bench_resume_of_any_build"),
+        _ => true,
+    };
     pairs.into_iter().find(|(what, a, b)| is_compared(what) && a != b)
 }
 
@@ -210,7 +222,7 @@ fn words(asked: &Asked) -> String {
     if all.is_empty() { "(none)".to_owned() } else { all.join(" ") }
 }
 
-fn host(environment: &Environment) -> String {
+fn place(environment: &Environment) -> String {
     let e = environment;
     format!(
         "{}, {} cores, {} bytes, {}, profiles {:?}",
@@ -285,6 +297,24 @@ mod tests {
         let mut later = run();
         later.environment.load_average_count += 3.0;
         assert!(Record::begin(later, Asked::default(), at(true)).is_ok(), "load may differ");
+    }
+
+    /// Two builds of changed sources have one revision, which ends in `-dirty`.
+    #[test]
+    fn a_run_of_another_build_is_not_resumed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let at = |resume| Place { path: Some(&path), resume };
+        Record::begin(run(), Asked::default(), at(false)).unwrap().add([claim(0)]).unwrap();
+        let text = std::fs::read_to_string(part_of(&path)).unwrap();
+        let changed = text.replace(host::build(), "0badc0de, 9 bytes");
+        assert_ne!(changed, text, "the file tells its build");
+        std::fs::write(part_of(&path), changed).unwrap();
+        let error = Record::begin(run(), Asked::default(), at(true)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Argument);
+        assert!(error.to_string().contains("its build is 0badc0de, 9 bytes"), "{error}");
+        std::fs::write(part_of(&path), text).unwrap();
+        assert!(Record::begin(run(), Asked::default(), at(true)).unwrap().has(&claim(0).id));
     }
 
     #[test]
