@@ -15,13 +15,15 @@
 //!   not: they run by a clock of their own. Checked by `a_server_that_stands_still_ends_no_lease`.
 //! - A server removes no file but the socket of a server that has ended. Checked by
 //!   `what_is_no_socket_is_not_replaced`,
-//!   `a_server_that_ends_leaves_the_socket_of_another`.
+//!   `a_server_that_ends_leaves_the_socket_of_another`,
+//!   `a_socket_is_looked_at_and_replaced_by_one_server_at_a_time`.
 
 mod connection;
 pub mod paced;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -30,7 +32,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use littoral_base::clock::{Clock as _, WallClock};
+use littoral_base::mutant;
 use littoral_base::units::Picos;
+use littoral_device::try_lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::api::Engine;
@@ -50,6 +54,10 @@ const TURN: Picos = Picos::from_micros(50);
 /// The longest work between two looks at the clock that leases count: where it takes longer, as
 /// when the process was stopped or a disk was slow, hosts could not be heard meanwhile.
 const WORK_MAX: Picos = Picos::from_micros(10_000);
+
+/// Tries at the lock of a socket's folder, and the time between two of them.
+const LOCK_TRIES: u32 = 500;
+const LOCK_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Device and number of a file.
 type Identity = (u64, u64);
@@ -93,6 +101,30 @@ fn identity(path: &Path) -> Option<Identity> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
+/// The folder of a socket, locked until it is dropped. A server that has made its socket and does
+/// not listen yet looks as one that has ended: servers that begin beside each other would remove
+/// each other's sockets.
+fn locked_folder(path: &Path) -> Result<Option<File>> {
+    if mutant!("push_sockets_without_lock") {
+        return Ok(None);
+    }
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    // What is wrong with the folder is said when the socket is made.
+    let Ok(folder) = File::open(parent.unwrap_or(Path::new("."))) else { return Ok(None) };
+    for _ in 0..LOCK_TRIES {
+        match try_lock(&folder, true) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                // A pause that a signal cuts short is a pause.
+                let _ = poll(&mut [], Some(&LOCK_PAUSE));
+            }
+            // A file system without locks has the folder none the less.
+            Ok(()) | Err(_) => return Ok(Some(folder)),
+        }
+    }
+    let what = "another process has locked the folder of the socket; choose another folder";
+    Err(Error::new(Kind::Io, format!("{}: {what}", path.display())))
+}
+
 /// Removes the socket that a server has left behind, if there is one.
 fn make_room(path: &Path) -> Result<()> {
     let found = match std::fs::metadata(path) {
@@ -116,6 +148,16 @@ fn make_room(path: &Path) -> Result<()> {
     }
 }
 
+/// A socket at `path`, and what tells it from another one there.
+fn listener_at(path: &Path) -> Result<(UnixListener, Option<Identity>)> {
+    let _alone = locked_folder(path)?;
+    make_room(path)?;
+    let listener = UnixListener::bind(path).map_err(io(path, "cannot listen"))?;
+    let socket = identity(path);
+    listener.set_nonblocking(true).map_err(io(path, "cannot listen"))?;
+    Ok((listener, socket))
+}
+
 impl Server {
     /// A device that listens at `path`; a socket left behind by an ended server is replaced.
     ///
@@ -129,10 +171,6 @@ impl Server {
         policy: Policy,
         lease: Picos,
     ) -> Result<Server> {
-        make_room(path)?;
-        let listener = UnixListener::bind(path).map_err(io(path, "cannot listen"))?;
-        let socket = identity(path);
-        listener.set_nonblocking(true).map_err(io(path, "cannot listen"))?;
         let failed = io(path, "cannot start the threads that compute");
         let (bell, ringer) = UnixStream::pair().map_err(&failed)?;
         for end in [&bell, &ringer] {
@@ -142,6 +180,8 @@ impl Server {
         let workers = Workers::start(machine.cores as usize, processors, &ringer);
         let engine = engine.numbered_by_contents();
         let device = Paced::new(engine, machine, policy).with_workers(workers.map_err(failed)?);
+        // Last, so that no failure leaves a socket behind.
+        let (listener, socket) = listener_at(path)?;
         Ok(Server {
             device,
             lease,
@@ -380,6 +420,32 @@ mod tests {
         let machine = served(300_000_000, 4, 400, 4096).unwrap();
         let engine = Engine::new(set, settings);
         Server::listen(path, engine, machine, Policy::Late, lease).unwrap()
+    }
+
+    #[test]
+    fn a_socket_is_looked_at_and_replaced_by_one_server_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        // What a server leaves that was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        let held = locked_folder(&path).unwrap();
+        assert!(held.is_some());
+        let other = File::open(folder.path()).unwrap();
+        let is_locked = || {
+            let locked = try_lock(&other, true);
+            locked.is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+        };
+        assert!(is_locked(), "another server waits");
+        drop(held);
+        let (first, socket) = listener_at(&path).unwrap();
+        assert!(socket.is_some() && !is_locked(), "the next one may look");
+        other.unlock().unwrap();
+        let refused = listener_at(&path).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Io, "{refused}");
+        assert!(refused.to_string().contains("another server listens"), "{refused}");
+        assert_eq!(identity(&path), socket, "the socket of one that listens stays");
+        drop(first);
+        assert!(listener_at(&path).is_ok(), "that of one that has ended is replaced");
     }
 
     #[test]
