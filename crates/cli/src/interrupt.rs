@@ -1,4 +1,5 @@
-//! Ctrl-C: the run ends with exit code 130 and no half-written file under its final name.
+//! Ctrl-C: the run ends with exit code 130 and no half-written file under its final name. SIGTERM
+//! does the same.
 //!
 //! - Work that writes a file looks at [`flag`] and ends by itself, removing its draft; a second
 //!   Ctrl-C ends it at once (the draft, under its temporary name, may then stay).
@@ -7,6 +8,8 @@
 //! Invariants
 //! - No Ctrl-C is lost: one that comes after the work's last look at the flag ends the run when the
 //!   work is over. Checked by `an_interrupt_after_the_last_look_ends_the_run`.
+
+mod raw;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -57,10 +60,13 @@ impl Watch {
     }
 }
 
-/// Takes over Ctrl-C.
+/// Takes over Ctrl-C and SIGTERM.
 pub(crate) fn install() -> Outcome {
-    ctrlc::set_handler(on_interrupt)
-        .map_err(|e| Failure::new(Class::Environment, format!("cannot take over Ctrl-C: {e}")))
+    let failed = |what: &str, e: &dyn std::error::Error| {
+        Failure::new(Class::Environment, format!("cannot take over {what}: {e}"))
+    };
+    ctrlc::set_handler(on_interrupt).map_err(|e| failed("Ctrl-C", &e))?;
+    raw::take_termination().map_err(|e| failed("SIGTERM", &e))
 }
 
 fn on_interrupt() {

@@ -39,6 +39,10 @@ impl Served {
     fn start(folder: &Path, set: &str, socket: &str, options: &[&str]) -> Served {
         let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
         command.current_dir(folder).args(["push", "serve", set, "--socket", socket]).args(options);
+        Served::begin(command)
+    }
+
+    fn begin(mut command: Command) -> Served {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -215,6 +219,54 @@ fn what_fails_ends_with_its_code_and_names_the_place() {
     let (code, words) = failure(folder, &["run", "onw.set", "--sum", "qty"]);
     assert_eq!(code, Some(3), "{words}");
     assert!(words.contains("onw.set"), "{words}");
+}
+
+/// Sends a signal, such as `-INT`.
+fn send(signal: &str, to: &Child) {
+    let sent = Command::new("kill").args([signal, &to.id().to_string()]).status().unwrap();
+    assert!(sent.success(), "{signal}");
+}
+
+#[test]
+fn a_server_ends_in_good_order_by_either_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_table(folder, "own.csv", 3_000);
+    push(folder, &["load", "own.csv", "own.set"]);
+    let expected = answer(folder, "own.set", &[]);
+    let socket = folder.join("device");
+    for signal in ["-INT", "-TERM"] {
+        let mut served = Served::start(folder, "own.set", "device", &[]);
+        assert_eq!(answer(folder, "unix:device", &[]), expected);
+        send(signal, &served.0);
+        assert_eq!(served.0.wait().unwrap().code(), Some(0), "{signal}");
+        assert!(!socket.exists(), "{signal} leaves a socket");
+    }
+    // A process that was started with the signal ignored goes on.
+    let program = env!("CARGO_BIN_EXE_littoral");
+    let words = format!("trap '' TERM; exec '{program}' push serve own.set --socket device");
+    let mut command = Command::new("sh");
+    command.current_dir(folder).args(["-c", &words]);
+    let mut served = Served::begin(command);
+    send("-TERM", &served.0);
+    assert_eq!(answer(folder, "unix:device", &[]), expected);
+    send("-INT", &served.0);
+    assert_eq!(served.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_live_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_table(folder, "own.csv", 3_000);
+    push(folder, &["load", "own.csv", "own.set"]);
+    drop(Served::start(folder, "own.set", "device", &[]));
+    assert!(folder.join("device").exists(), "a killed server removes nothing");
+    let _served = Served::start(folder, "own.set", "device", &[]);
+    let (code, words) = failure(folder, &["serve", "own.set", "--socket", "device"]);
+    assert_eq!(code, Some(3), "{words}");
+    assert!(words.contains("device: another server listens here"), "{words}");
+    assert_eq!(answer(folder, "unix:device", &[]), answer(folder, "own.set", &[]));
 }
 
 #[test]

@@ -229,11 +229,13 @@ fn serve(args: &PushServeArgs) -> Outcome {
     let (cores, store_bytes) = (Cores::Twin, args.store_max.0);
     let settings = Settings { cores, budget, quotas, store_bytes, ..Settings::default() };
     let engine = Engine::new(set, settings);
+    // From here on a signal ends the server in good order: once there is a socket, it is removed.
+    let stop = interrupt::flag();
     let mut server =
         Server::listen(&args.socket, engine, machine, policy(args.policy), args.lease)?;
     let words =
         format!("serving {} pages at {}; end with Ctrl-C\n", about.pages, args.socket.display());
     out::bytes(words.as_bytes())?;
-    server.run(interrupt::flag())?;
+    server.run(stop)?;
     Ok(())
 }
