@@ -215,6 +215,9 @@ pub struct Engine {
 /// Most instructions of a function whose runs take a time that others may wait for. Each record may
 /// take them all, and a function's branches reach over some thirty times as many.
 const SHORT_WORDS: usize = 1024;
+/// Most parts of such a function, and most tokens of its query: each record may take them all too.
+const SHORT_PARTS: usize = 4 * SHORT_WORDS;
+const SHORT_TOKENS: usize = SHORT_WORDS;
 /// Most functions in the library; the one with the fewest pages makes room.
 const LIBRARY_MAX: usize = 1024;
 
@@ -634,12 +637,17 @@ fn lease_ms(lease: Picos) -> u32 {
 }
 
 impl Work {
-    /// Whether the native twin computes it and the code is short, so that its time is bounded by
-    /// the page's size.
+    /// Whether the native twin computes it, and function and query are short, so that its time is
+    /// bounded by the page's size.
     pub fn is_bounded(&self) -> bool {
-        let Loaded { whole, split, core, .. } = &*self.loaded;
-        let is_short = |c: &Compiled| c.words().len() <= SHORT_WORDS;
-        core.is_none() && is_short(whole) && split.as_ref().is_none_or(is_short)
+        let Loaded { whole, split, core, params, .. } = &*self.loaded;
+        let is_short = |c: &Compiled| {
+            c.words().len() <= SHORT_WORDS
+                && (c.parts() <= SHORT_PARTS || mutant!("push_shared_parts_are_free"))
+        };
+        let is_small = params.query.as_ref().is_none_or(|q| q.tokens().len() <= SHORT_TOKENS)
+            || mutant!("push_queries_are_short");
+        core.is_none() && is_small && is_short(whole) && split.as_ref().is_none_or(is_short)
     }
 
     /// What stands for a run that ended without a result: the page as it is, the budget spent.
@@ -707,7 +715,50 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::{Compare, Expr, Query};
     use crate::page::{Column, Format, Schema, Value};
+
+    /// The work of a page of numbers and lists.
+    fn work(filter: Test, tokens: u32) -> Work {
+        let schema = Schema::new(vec![Column::int("n", 0, 9), Column::list("l")]).unwrap();
+        let about = About::new(&schema, Format::Columns, 4096);
+        let record = |n: i64| Ok(vec![Value::Int(n), Value::List(vec![u32::MAX])]);
+        let set = DataSet::of_records(&about, (0..9).map(record)).unwrap();
+        let settings = Settings { cores: Cores::Twin, ..Settings::default() };
+        let mut engine = Engine::new(set, settings);
+        let output = Output::Aggregate { keys: vec![], sums: vec![Expr::Column(0)] };
+        let function = Function::new(&schema, vec![], filter, output);
+        let query = Some(Query::new((0..tokens).collect(), 1, 2).unwrap());
+        let params = Params { query, ..Params::default() };
+        let program = Program { function, format: Format::Columns, params, elf: None };
+        let init = Command { session: 1, page: 1, ..Command::plain(Opcode::Init, 0) };
+        let begun = engine.control(Picos(0), &init, &program.to_bytes()).unwrap().0;
+        assert_eq!(begun.status, Status::Processed);
+        let ask = Command { session: 1, attempt: 1, ..Command::plain(Opcode::ReadProc, 0) };
+        let asked = engine.admit(Picos(0), &ask).unwrap();
+        match engine.begin(&asked, Commit::Core, u64::MAX).unwrap() {
+            Begun::Work(work) => *work,
+            Begun::Ended(ran) => panic!("{ran:?}"),
+        }
+    }
+
+    /// The code of none of these is long.
+    #[test]
+    fn long_walks_of_short_code_have_no_bound() {
+        assert!(work(Test::Candidate(1), 100).is_bounded());
+        assert!(!work(Test::Candidate(1), 2000).is_bounded(), "a record may walk the whole query");
+        // Sums of eight parts, which the code computes once.
+        let column = || Box::new(Expr::Column(0));
+        let twice = |e: Box<Expr>| Box::new(Expr::Add(e.clone(), e));
+        let sum = || *twice(twice(twice(column())));
+        let tests = |count| {
+            Test::And((0..count).map(|_| Test::Compare(Compare::LessEqual, sum(), sum())).collect())
+        };
+        assert!(work(tests(10), 1).is_bounded());
+        let long = work(tests(300), 1);
+        assert!(long.loaded.whole.words().len() <= SHORT_WORDS, "a branch per test");
+        assert!(!long.is_bounded(), "the twin computes each of them");
+    }
 
     #[test]
     fn answers_share_the_header() {

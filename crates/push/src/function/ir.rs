@@ -6,6 +6,10 @@
 //!   `prop_functions`.
 //! - Arithmetic wraps at 64 bits; a function whose columns keep their ranges never gets there.
 //!   Checked by `expressions_that_may_overflow_are_refused`.
+//! - A test that decides nothing is none of a filter's parts, so that a filter's code is as long as
+//!   its tests are many. Checked by `lists_that_decide_nothing_are_no_parts`.
+
+use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
 use crate::page::{ColumnKind, ROWS_MAX, Schema};
@@ -155,15 +159,54 @@ pub(crate) enum Node {
     Any(Vec<Node>),
 }
 
+impl Node {
+    /// Whether every record passes.
+    pub(crate) fn is_true(&self) -> bool {
+        matches!(self, Node::All(nodes) if nodes.is_empty())
+    }
+
+    /// Whether no record passes.
+    fn is_false(&self) -> bool {
+        matches!(self, Node::Any(nodes) if nodes.is_empty())
+    }
+
+    fn all(nodes: Vec<Node>) -> Node {
+        if nodes.iter().any(Node::is_false) {
+            return Node::Any(Vec::new());
+        }
+        Node::joined(nodes, Node::is_true, Node::All)
+    }
+
+    fn any(nodes: Vec<Node>) -> Node {
+        if nodes.iter().any(Node::is_true) {
+            return Node::All(Vec::new());
+        }
+        Node::joined(nodes, Node::is_false, Node::Any)
+    }
+
+    /// `nodes` but for those that change nothing; one that is left alone stands for itself.
+    fn joined(
+        mut nodes: Vec<Node>,
+        changes_nothing: fn(&Node) -> bool,
+        join: fn(Vec<Node>) -> Node,
+    ) -> Node {
+        if mutant!("push_empty_lists_are_walked") {
+            return join(nodes);
+        }
+        nodes.retain(|node| !changes_nothing(node));
+        if nodes.len() == 1 { nodes.remove(0) } else { join(nodes) }
+    }
+}
+
 /// Moves negations to the leaves. Exact, because a leaf is true, false or unknown, and neither it
 /// nor its negation is true when it is unknown.
 pub(crate) fn normalise(test: &Test, negated: bool) -> Node {
     let list = |tests: &[Test]| tests.iter().map(|t| normalise(t, negated)).collect();
     match test {
         Test::Not(inner) => normalise(inner, !negated),
-        Test::And(tests) if negated => Node::Any(list(tests)),
-        Test::Or(tests) if !negated => Node::Any(list(tests)),
-        Test::And(tests) | Test::Or(tests) => Node::All(list(tests)),
+        Test::And(tests) if negated => Node::any(list(tests)),
+        Test::Or(tests) if !negated => Node::any(list(tests)),
+        Test::And(tests) | Test::Or(tests) => Node::all(list(tests)),
         Test::Compare(op, a, b) => {
             let op = if negated { op.inverse() } else { *op };
             Node::Leaf { test: Test::Compare(op, a.clone(), b.clone()), negated: false }
@@ -173,6 +216,15 @@ pub(crate) fn normalise(test: &Test, negated: bool) -> Node {
 }
 
 impl Expr {
+    /// Its parts: itself and those of its operands.
+    fn parts(&self) -> usize {
+        1 + match self {
+            Expr::Column(_) | Expr::Constant(_) | Expr::Param(_) => 0,
+            Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => a.parts() + b.parts(),
+            Expr::Member(_, a) => a.parts(),
+        }
+    }
+
     /// Calls `see` for every column.
     pub(crate) fn columns(&self, see: &mut impl FnMut(usize)) {
         match self {
@@ -246,6 +298,17 @@ impl Function {
     /// A function with the usual group table.
     pub fn new(schema: &Schema, params: Vec<(i64, i64)>, filter: Test, output: Output) -> Function {
         Function { schema: schema.clone(), params, filter, output, slots_max: SLOTS_MAX }
+    }
+
+    /// Its parts: tests, expressions and columns, each as often as it stands there.
+    pub(crate) fn parts(&self) -> usize {
+        let output = match &self.output {
+            Output::Aggregate { keys, sums } => {
+                keys.len() + sums.iter().map(Expr::parts).sum::<usize>()
+            }
+            Output::Rows(columns) => columns.len(),
+        };
+        self.filter.parts() + output
     }
 
     /// Whether a page's sum of this expression may exceed 64 bits.
@@ -382,6 +445,16 @@ impl Function {
 }
 
 impl Test {
+    fn parts(&self) -> usize {
+        1 + match self {
+            Test::Compare(_, a, b) => a.parts() + b.parts(),
+            Test::Probe(_, e) => e.parts(),
+            Test::IsNull(_) | Test::Candidate(_) | Test::Similar(_) => 0,
+            Test::And(tests) | Test::Or(tests) => tests.iter().map(Test::parts).sum::<usize>(),
+            Test::Not(test) => test.parts(),
+        }
+    }
+
     /// Calls `see` for every column.
     pub(crate) fn columns(&self, see: &mut impl FnMut(usize)) {
         match self {
@@ -415,5 +488,29 @@ impl Output {
             }
             Output::Rows(columns) => columns.iter().for_each(|&c| see(c)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_that_decide_nothing_are_no_parts() {
+        let (none, all) = (|| Test::Or(vec![]), || Test::And(vec![]));
+        let not = |test| Test::Not(Box::new(test));
+        let many = Test::Or((0..1000).map(|_| none()).collect());
+        assert!(normalise(&many, false).is_false() && normalise(&many, true).is_true());
+        assert!(normalise(&Test::And(vec![all(), not(none()), not(many)]), false).is_true());
+        assert!(normalise(&Test::And(vec![Test::IsNull(0), none()]), false).is_false());
+        assert!(normalise(&Test::Or(vec![Test::IsNull(0), all()]), false).is_true());
+        let one = Test::And(vec![all(), Test::Or(vec![none(), Test::IsNull(7)]), all()]);
+        for negated in [false, true] {
+            let found = normalise(&one, negated);
+            let is_leaf = matches!(&found, Node::Leaf { test: Test::IsNull(7), .. });
+            assert!(is_leaf, "{found:?}");
+        }
+        let both = normalise(&Test::And(vec![one, all(), Test::IsNull(8)]), false);
+        assert!(matches!(&both, Node::All(nodes) if nodes.len() == 2), "{both:?}");
     }
 }

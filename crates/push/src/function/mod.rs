@@ -39,6 +39,8 @@ pub struct Compiled {
     function: Function,
     format: Format,
     code: code::Code,
+    /// Parts of the function.
+    parts: usize,
 }
 
 /// What a page gave, and what it costs a device core.
@@ -61,7 +63,7 @@ impl Compiled {
     pub fn new(function: &Function, format: Format) -> Result<Compiled> {
         function.validate()?;
         let code = code::compile(function, format)?;
-        Ok(Compiled { function: function.clone(), format, code })
+        Ok(Compiled { function: function.clone(), format, code, parts: function.parts() })
     }
 
     /// The function.
@@ -77,6 +79,12 @@ impl Compiled {
     /// The instructions of its code.
     pub fn words(&self) -> &[u32] {
         &self.code.words
+    }
+
+    /// The function's tests, expressions and columns: what a record takes the twin at most, but for
+    /// lists. The code may be shorter, as it computes equal expressions once.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
     }
 
     /// Bytes of a task's totals on a device.

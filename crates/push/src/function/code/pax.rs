@@ -33,8 +33,10 @@ impl Emitter<'_> {
         let row = self.block();
         let conjuncts = self.function.filter.conjuncts();
         let mut filter = Vec::new();
-        for test in &conjuncts {
-            filter.push(self.conjunct(&normalise(test, false), next)?);
+        for node in conjuncts.iter().map(|test| normalise(test, false)) {
+            if !node.is_true() {
+                filter.push(self.conjunct(&node, next)?);
+            }
         }
         let spill = self.asm.label();
         let emit = self.emit(spill)?;

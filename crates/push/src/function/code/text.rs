@@ -38,10 +38,14 @@ impl Emitter<'_> {
             used.iter().copied().filter(|c| self.homes.contains_key(c)).collect();
         let mut stages = Vec::new();
         for test in self.function.filter.conjuncts() {
+            let node = normalise(&test, false);
+            if node.is_true() {
+                continue;
+            }
             let mut needs = Vec::new();
             test.columns(&mut |c| needs.push(c));
             let reads = self.reads(&mut unread, &needs, ten);
-            let test = Some(self.conjunct(&normalise(&test, false), next)?);
+            let test = Some(self.conjunct(&node, next)?);
             stages.push(Stage { reads, test });
         }
         let all = unread.clone();
