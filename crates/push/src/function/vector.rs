@@ -3,12 +3,17 @@
 //!
 //! - Tests that compare a column with a number make a mask of all rows while many pass; the others
 //!   walk a selection of rows.
-//! - Expressions are evaluated into one array per part; equal parts share an array.
+//! - Expressions are evaluated into one array per part; a sum's array is shared with equal parts of
+//!   later sums, while [`SHARED_MAX`] of them take the memory that they may.
 //! - What it has no form for (NULLs, lists, alternatives, a group outside the table) the twin
 //!   computes.
 //!
 //! Invariants
 //! - Answer and count equal the twin's on every page that verifies. Checked by `prop_functions`.
+//! - The arrays of a page take no more memory than a few sums need, however many there are. Checked
+//!   by `arrays_are_kept_for_few_sums`.
+
+use littoral_base::mutant;
 
 use super::ir::{Compare, Expr, Function, Test};
 use super::params::Params;
@@ -20,6 +25,9 @@ use crate::page::{self, ColumnKind, Header};
 /// A mask is made while more than one row in this many, over the bytes of a value, passes: it reads
 /// the whole column, many rows at a time.
 const DENSE: usize = 32;
+
+/// Most sums whose arrays are kept for later ones: a page of 64 KiB has 512 KiB of values per sum.
+const SHARED_MAX: usize = 16;
 
 /// Which of eight bytes are ones, by the number that their lowest bits make.
 static LANES: [[u8; 8]; 256] = lanes();
@@ -406,7 +414,8 @@ impl<'a> Vector<'a> {
                     }
                 }
             }
-            if sums.len() > n + 1 {
+            let has_room = self.values.len() < SHARED_MAX || mutant!("push_every_array_is_kept");
+            if sums.len() > n + 1 && has_room {
                 self.values.push((&sum.expr, values));
             }
         }
@@ -443,7 +452,28 @@ fn load<const WIDTH: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::{Compiled, Output};
+    use crate::page::{Column, Format, Schema, Value};
     use proptest::prelude::*;
+
+    #[test]
+    fn arrays_are_kept_for_few_sums() {
+        let schema = Schema::new(vec![Column::int("n", 0, 9)]).unwrap();
+        let sum = |c| Expr::Add(Box::new(Expr::Column(0)), Box::new(Expr::Constant(c)));
+        let output = Output::Aggregate { keys: vec![], sums: (1..100).map(sum).collect() };
+        let function = Function::new(&schema, vec![], Test::And(vec![]), output);
+        let compiled = Compiled::new(&function, Format::Columns).unwrap();
+        let records = (0..500).map(|n| vec![Value::Int(n % 10)]);
+        let page = page::write_all(&schema, Format::Columns, 4096, records).unwrap().remove(0);
+        let (plan, params) = (&compiled.code.plan, Params::default());
+        let Emit::Aggregate { sums, .. } = &plan.emit else { panic!("{:?}", plan.emit) };
+        let (rows, values) = (500, Vec::new());
+        let mut vector = Vector { function: &function, params: &params, page: &page, rows, values };
+        let scratch = vector.aggregate(plan, sums, None, &Rows::All(rows));
+        assert!(vector.values.len() <= SHARED_MAX, "{} arrays", vector.values.len());
+        let twin = compiled.twin(&params, &page).unwrap();
+        assert_eq!(twin.result, PageResult::Partial(scratch));
+    }
 
     proptest! {
         #![proptest_config(littoral_testing::standard())]
