@@ -35,6 +35,9 @@ use std::sync::atomic::AtomicBool;
 const BIAS: u64 = 0x1_0000;
 /// The return address of the entry function: returning to it ends the run.
 const RETURN: u64 = u64::MAX - 3;
+/// Most segments of a program, whose pages are looked up among all of them. Linkers make fewer than
+/// ten.
+const SEGMENTS_MAX: usize = 64;
 /// Lowest address given to the program: address 0 stays a fault for code.
 const PAGE: u64 = 4096;
 
@@ -108,7 +111,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Kind::BadElf`] for a file that is no LoongArch ELF, [`Kind::Memory`] for one that needs an
-    /// interpreter or does not fit.
+    /// interpreter, has more than 64 segments or does not fit.
     ///
     /// ```
     /// use littoral_la64::{device::{Core, End}, elf, isa};
@@ -132,6 +135,11 @@ impl Core {
         let program = elf::parse(file)?;
         if let Some(name) = &program.interpreter {
             let what = format!("the program asks for interpreter {name}; link it statically");
+            return Err(Error::new(Kind::Memory, what));
+        }
+        let segments = program.segments.len();
+        if segments > SEGMENTS_MAX && !mutant!("la64_segments_without_bound") {
+            let what = format!("{segments} segments to load: a core takes {SEGMENTS_MAX}");
             return Err(Error::new(Kind::Memory, what));
         }
         let bias = if program.position_independent { BIAS } else { 0 };

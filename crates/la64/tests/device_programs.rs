@@ -272,6 +272,40 @@ fn functions_are_found_by_name() {
     }
 }
 
+/// A small file must not take large memory or long time: a name may stand once for many symbols, and
+/// each page is looked up among all segments.
+#[test]
+fn names_that_symbols_share_are_bounded() {
+    let long = "x".repeat(4000);
+    let names = |others| std::iter::once((long.as_str(), TEXT)).chain(vec![("y", TEXT); others]);
+    let file = |others| {
+        let names = names(others).collect::<Vec<_>>();
+        let mut file = elf(2, TEXT, &[load(5, TEXT, &code(&[ret()]))], &names);
+        // Every symbol has the first one's name.
+        let entries = file.len() - 3 * 64 - 24 * names.len();
+        for n in 0..names.len() {
+            file[entries + 24 * n..][..4].copy_from_slice(&1u32.to_le_bytes());
+        }
+        file
+    };
+    let core = Core::load(&file(2), 1 << 20).unwrap();
+    assert_eq!(core.symbols().collect::<Vec<_>>(), [(long.as_str(), TEXT)]);
+    let error = Core::load(&file(999), 1 << 20).unwrap_err();
+    assert_eq!(error.kind(), Kind::BadElf);
+    assert!(error.to_string().contains("names are longer"), "{error}");
+}
+
+#[test]
+fn a_program_of_many_segments_is_refused() {
+    let part = |n: u64| load(5, TEXT + 16 * n, &code(&[ret()]));
+    let of = |count| elf(2, TEXT, &(0..count).map(part).collect::<Vec<_>>(), &[]);
+    let mut core = Core::load(&of(64), 1 << 20).unwrap();
+    assert_eq!(core.run(TEXT + 16 * 63, &[7], 10).end, End::Done(7));
+    let error = Core::load(&of(65), 1 << 20).unwrap_err();
+    assert_eq!(error.kind(), Kind::Memory);
+    assert!(error.to_string().contains("65 segments"), "{error}");
+}
+
 #[test]
 fn a_core_announces_what_it_was_loaded_for() {
     let vector = word("vadd.b", &[0, 0, 0]);

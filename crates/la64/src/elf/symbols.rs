@@ -3,8 +3,12 @@
 //! - `.symtab` counts if there is one, `.dynsym` otherwise; a stripped program has neither and no
 //!   names.
 //! - A global name hides a local one of the same spelling.
+//! - Names take no more memory than a few files: symbols may share a name's bytes. Checked by
+//!   `names_that_symbols_share_are_bounded`.
 
 use std::collections::BTreeMap;
+
+use littoral_base::mutant;
 
 use super::{Reader, Result, bad};
 
@@ -12,6 +16,9 @@ const SECTION_BYTES: usize = 64;
 const SYMBOL_BYTES: u64 = 24;
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
+/// Most bytes of all names together, over those of the file. An entry of the table is longer than
+/// most names, so that no linker's file comes near.
+const NAMES_MAX: usize = 8;
 
 /// A section header, as far as symbols need it.
 struct Section {
@@ -92,7 +99,7 @@ fn defined(file: &[u8]) -> Result<Vec<Symbol>> {
     let strings = strings.ok_or_else(|| bad("the symbols' names are in no section"))?;
     let names = bytes(file, strings, "symbol names")?;
     let entries = Reader(bytes(file, symbols, "symbols")?);
-    let mut list = Vec::new();
+    let (mut list, mut held) = (Vec::new(), 0);
     for n in 0..symbols.len / SYMBOL_BYTES {
         let at = (n * SYMBOL_BYTES) as usize;
         let (name, [info, _], index) =
@@ -102,6 +109,10 @@ fn defined(file: &[u8]) -> Result<Vec<Symbol>> {
             continue;
         }
         let name = name_at(names, name)?;
+        held += name.len();
+        if held > file.len().saturating_mul(NAMES_MAX) && !mutant!("la64_names_without_bound") {
+            return Err(bad("the symbols' names are longer than eight files"));
+        }
         if !name.is_empty() {
             let (address, len) = (entries.u64(at + 8)?, entries.u64(at + 16)?);
             let (is_function, is_local) = (info & 15 == FUNCTION, info >> 4 == 0);
