@@ -295,6 +295,29 @@ fn a_draft_is_its_hosts_and_no_others() {
 }
 
 #[test]
+fn a_data_set_of_larger_pages_brings_a_larger_budget() {
+    let mut bench = Bench::new(Policy::Late);
+    let first = bench.device.engine().budget();
+    for (page_bytes, times) in [(65536, 16), (8192, 2), (4096, 1)] {
+        let about = About { page_bytes, ..about() };
+        let mut pages = Vec::new();
+        let put = |_, page: &[u8]| {
+            pages.push(page.to_vec());
+            Ok(())
+        };
+        let (count, rows) = records_of(&about, records(1), put).unwrap();
+        bench.write(1, HEADER_ADDRESS, about.to_bytes());
+        for (n, page) in pages.iter().enumerate() {
+            bench.write(1, n as u64, page.clone());
+        }
+        let whole = About { pages: count, rows, ..about };
+        let committed = bench.write(1, HEADER_ADDRESS, whole.to_bytes());
+        assert_eq!(bench.status(committed), Status::Processed, "{page_bytes}");
+        assert_eq!(bench.device.engine().budget(), times * first, "{page_bytes}");
+    }
+}
+
+#[test]
 fn a_refused_write_leaves_the_place_to_other_hosts() {
     let (begin, pages, commit) = stored(1);
     // A page out of order, a page of another size, a header that counts other pages, no header.

@@ -64,12 +64,12 @@ fn stored(set: &GridSetArgs, profile: &str) -> Result<Stored, Failure> {
 
 fn study(args: &PushGridArgs) -> Result<Study, Failure> {
     let profile = args.set.profile.clone().unwrap_or_else(|| "summarizer-board".to_owned());
-    let Stored { about, pages, mut model, depth } = stored(&args.set, &profile)?;
+    let Stored { about, pages, model, depth } = stored(&args.set, &profile)?;
     let (program, _) = program(&args.scan, &about)?;
     let split = littoral::push::api::split_of(&program.function);
     let costs =
         costs_of("scan", &program.function, &split, &program.params, &pages, program.format)?;
-    model.nand.page_bytes = about.page_bytes as u32;
+    let model = model.on_pages(about.page_bytes as u32);
     let workload = Workload::interleaved(vec![costs], depth);
     Ok(Study { model, workload, profile, pages: about.pages })
 }

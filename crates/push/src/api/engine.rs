@@ -276,6 +276,11 @@ impl Engine {
         self.settings.budget
     }
 
+    /// As many from now on, as where the data set has other pages.
+    pub(crate) fn set_budget(&mut self, budget: u64) {
+        self.settings.budget = budget;
+    }
+
     /// Sessions that the device remembers.
     pub fn sessions(&self) -> usize {
         self.sessions.count()

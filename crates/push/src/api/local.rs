@@ -119,13 +119,12 @@ impl Local {
         let Ok(mut costs) = costs_of("scan", &function, &split, &params, &pages, format) else {
             return Ok(());
         };
+        let machine = model.machine.on_pages(set.about().page_bytes as u32);
         if let Some(file) = elf {
             let whole = Compiled::new(&function, format)?;
-            count_file(&mut costs, (&whole, &params), &file, &pages, model.machine.budget)?;
+            count_file(&mut costs, (&whole, &params), &file, &pages, machine.budget)?;
         }
         let workload = Workload::interleaved(vec![costs], model.depth);
-        let mut machine = model.machine;
-        machine.nand.page_bytes = set.about().page_bytes as u32;
         let outcome = sim::run(&machine, &workload, &model.policy);
         let mut sides = vec![Commit::Link; pages.len()];
         for done in &outcome.pages {

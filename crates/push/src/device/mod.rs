@@ -15,6 +15,7 @@
 pub mod ftl;
 pub mod sim;
 
+use littoral_base::mutant;
 use littoral_base::units::Picos;
 use littoral_device::nand;
 use littoral_device::profile::Profile;
@@ -74,6 +75,15 @@ pub struct Firmware {
 }
 
 impl Machine {
+    /// The same machine on pages of `page_bytes` bytes. The budget is that of the machine's own
+    /// pages: a function may spend it on each of them that such a page is as long as.
+    #[must_use]
+    pub fn on_pages(mut self, page_bytes: u32) -> Machine {
+        self.budget = budget_on(self.budget, self.nand.page_bytes, page_bytes);
+        self.nand.page_bytes = page_bytes;
+        self
+    }
+
     /// Time of one core for as many instructions.
     pub fn core_time(&self, instructions: u64) -> Picos {
         let cycles = u128::from(instructions) * u128::from(self.cpi_milli);
@@ -97,6 +107,15 @@ impl Machine {
             nand::duration(u64::from(self.nand.page_bytes), self.nand.channel_bytes_per_s);
         self.nand.read + channel + self.bus_time()
     }
+}
+
+/// Instructions on a page of `page_bytes` bytes where `budget` holds for one of `own` bytes; no
+/// fewer on a smaller page.
+pub(crate) fn budget_on(budget: u64, own: u32, page_bytes: u32) -> u64 {
+    if mutant!("push_budget_of_small_pages") {
+        return budget;
+    }
+    budget.saturating_mul(page_bytes.div_ceil(own.max(1)).max(1).into())
 }
 
 /// A page of a stream: which task's, and its place in that task's table of costs.
@@ -268,12 +287,10 @@ pub fn served(
     core_mhz: u64,
     page_bytes: u32,
 ) -> Result<Machine> {
-    let mut machine = Machine { link_bytes_per_s, cores, core_mhz, ..board()? };
+    let machine = Machine { link_bytes_per_s, cores, core_mhz, ..board()? };
+    let mut machine = machine.on_pages(page_bytes);
     (machine.cpi_milli, machine.host_cores) = (1000, 1);
     machine.firmware = Firmware::default();
-    // The board's budget is that of its own pages.
-    machine.budget *= u64::from(page_bytes.div_ceil(machine.nand.page_bytes));
-    machine.nand.page_bytes = page_bytes;
     (machine.bus_bytes_per_s, machine.nand.channel_bytes_per_s) = (1 << 50, 1 << 50);
     machine.nand.read = Picos(1);
     Ok(machine)

@@ -28,7 +28,7 @@ use crate::api::{Admitted, Begun, Engine, Payload, Ran, Reply, reply};
 use crate::command::{
     COMMAND_BYTES, COMPLETION_BYTES, Command, Completion, Generation, Opcode, Status,
 };
-use crate::device::Machine;
+use crate::device::{Machine, budget_on};
 use crate::policy::{Commit, Known, Policy, State, TaskView, View};
 use crate::queue::Queues;
 
@@ -115,6 +115,10 @@ struct Strikes {
 pub struct Paced<H> {
     engine: Engine,
     machine: Machine,
+    /// Bytes of the data set's pages.
+    page_bytes: u32,
+    /// The same when the device began, and what a function could spend on such a page.
+    first: (u32, u64),
     policy: Policy,
     state: State,
     workers: Option<Workers>,
@@ -148,8 +152,11 @@ impl<H: Copy + Ord> Paced<H> {
     /// A device whose pages are computed when a modelled core begins them.
     pub fn new(engine: Engine, machine: Machine, policy: Policy) -> Paced<H> {
         let cores = (0..machine.cores).map(|_| Core { running: None, end: Picos(0) }).collect();
+        let page_bytes = engine.set().about().page_bytes as u32;
         Paced {
             state: State::new(&policy, 0, known(&machine)),
+            page_bytes,
+            first: (page_bytes, engine.budget()),
             engine,
             machine,
             policy,
@@ -471,12 +478,25 @@ impl<H: Copy + Ord> Paced<H> {
             Opcode::Write => {
                 self.writer = self.engine.set().has_draft().then_some(host);
                 if self.writer.is_none() {
+                    self.fit_pages();
                     self.retire();
                 }
             }
             Opcode::Catalogue | Opcode::Read | Opcode::ReadProc | Opcode::ReadFilt => {}
         }
         self.send(host, answer.0, answer.1);
+    }
+
+    /// Pages of a data set that replaces one of other pages take their own time on the link, and a
+    /// function may spend on them what it may on as many bytes of the first one's.
+    fn fit_pages(&mut self) {
+        let page_bytes = self.engine.set().about().page_bytes as u32;
+        if page_bytes == self.page_bytes {
+            return;
+        }
+        (self.page_bytes, self.machine.nand.page_bytes) = (page_bytes, page_bytes);
+        let (first, budget) = self.first;
+        self.engine.set_budget(budget_on(budget, first, page_bytes));
     }
 
     /// The policy sees a task that INIT has begun.
