@@ -50,6 +50,34 @@ fn a_table_is_studied_as_it_is_on_a_grid_of_ones_own() {
     assert!(one["sentence"].as_str().unwrap().starts_with("On a link of 100 MB/s"), "{one}");
 }
 
+/// Such a table has no column that a filter on the device could return.
+#[test]
+fn a_table_of_texts_alone_is_studied() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // So many different words are stored as text.
+    let names = (0..6_000).map(|n| format!("name {n},of {n}\n")).collect::<String>();
+    std::fs::write(folder.join("names.csv"), format!("name,of\n{names}")).unwrap();
+    push(folder, &["load", "names.csv", "rows.set", "--pages", "text", "--page", "4KiB"]);
+    let json = |options: &[&str]| -> Value {
+        serde_json::from_str(&push(folder, &[options, &["--format", "json"]].concat())).unwrap()
+    };
+    for set in ["names.csv", "rows.set"] {
+        assert_eq!(json(&["whatif", set])["cells"].as_array().unwrap().len(), 20, "{set}");
+        let swept = json(&["sweep", set]);
+        let policies = swept["policies"].as_array().unwrap();
+        let of = |name: &str| policies.iter().find(|p| p["policy"] == name).unwrap();
+        assert_eq!(of("filter")["on_device_share"], 0.0, "{swept}");
+    }
+    // A scan under the model has its times too, and its answer, whatever the policy.
+    for policy in ["late", "filter"] {
+        let run = ["run", "rows.set", "--profile", "summarizer-board", "--policy", policy];
+        let found = json(&run);
+        assert_eq!(found["clock"], "virtual", "{policy}: {found}");
+        assert_eq!(found["rows"][0][0], "6000", "{policy}: {found}");
+    }
+}
+
 #[test]
 fn a_report_draws_what_whatif_and_sweep_print() {
     let folder = tempfile::tempdir().unwrap();

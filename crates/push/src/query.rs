@@ -157,7 +157,8 @@ impl Query {
 ///
 /// A host core runs the instructions of the page function on a raw page. On filtered records it
 /// runs what the page function does behind the split's filter, and two instructions more per value
-/// to read the packed records.
+/// to read the packed records. Where the split cannot be compiled, as on a table of texts alone,
+/// which has no column to return, its pages go to the host as they are.
 ///
 /// # Errors
 /// As [`Compiled::twin`].
@@ -169,30 +170,26 @@ pub fn costs_of(
     pages: &[Vec<u8>],
     format: Format,
 ) -> Result<TaskCosts> {
-    let count = Output::Aggregate { keys: vec![], sums: vec![] };
-    let filter = Compiled::new(&Function { output: count, ..split.clone() }, format)?;
-    let (whole, split) = (Compiled::new(whole, format)?, Compiled::new(split, format)?);
+    let (whole, split) = (Compiled::new(whole, format)?, Split::new(split, format)?);
     let mut result_bytes = whole.totals_bytes();
     let mut costs = Vec::with_capacity(pages.len());
     for page in pages {
         let run = whole.twin(params, page)?;
-        let filtered = split.twin(params, page)?;
-        let PageResult::Rows(kept) = &filtered.result else {
-            unreachable!("invariant: a split returns records")
-        };
         if let PageResult::Rows(rows) = &run.result {
             result_bytes += rows.len() as u64;
         }
         let instructions = run.instructions + run.merge_instructions;
-        let tests = filter.twin(params, page)?.instructions;
-        let behind = run.instructions.saturating_sub(tests);
-        let values = values(split.function(), kept);
-        costs.push(PageCost {
+        let host_raw = cost::host_time(instructions);
+        let raw = PageCost {
             instructions,
-            filter_instructions: filtered.instructions,
-            filtered_bytes: kept.len() as u32,
-            host_raw: cost::host_time(instructions),
-            host_filtered: cost::host_time(behind + 2 * values),
+            filter_instructions: 0,
+            filtered_bytes: page.len() as u32,
+            host_raw,
+            host_filtered: host_raw,
+        };
+        costs.push(match &split {
+            Some(split) => split.cost(raw, run.instructions, params, page)?,
+            None => raw,
         });
     }
     Ok(TaskCosts {
@@ -201,6 +198,46 @@ pub fn costs_of(
         result_bytes: u32::try_from(result_bytes).unwrap_or(u32::MAX),
         pages: costs,
     })
+}
+
+/// The device's part of a hand-coded split.
+struct Split {
+    records: Compiled,
+    /// The filter alone: the part of the page function that the host has not to do again.
+    tests: Compiled,
+}
+
+impl Split {
+    /// None where the split cannot be compiled.
+    fn new(split: &Function, format: Format) -> Result<Option<Split>> {
+        let Ok(records) = Compiled::new(split, format) else { return Ok(None) };
+        let count = Output::Aggregate { keys: vec![], sums: vec![] };
+        let tests = Compiled::new(&Function { output: count, ..split.clone() }, format)?;
+        Ok(Some(Split { records, tests }))
+    }
+
+    /// The costs of a page whose page function takes `instructions`, and `raw` where it is not
+    /// split.
+    fn cost(
+        &self,
+        raw: PageCost,
+        instructions: u64,
+        params: &Params,
+        page: &[u8],
+    ) -> Result<PageCost> {
+        let filtered = self.records.twin(params, page)?;
+        let PageResult::Rows(kept) = &filtered.result else {
+            unreachable!("invariant: a split returns records")
+        };
+        let behind = instructions.saturating_sub(self.tests.twin(params, page)?.instructions);
+        let values = values(self.records.function(), kept);
+        Ok(PageCost {
+            filter_instructions: filtered.instructions,
+            filtered_bytes: kept.len() as u32,
+            host_filtered: cost::host_time(behind + 2 * values),
+            ..raw
+        })
+    }
 }
 
 /// Puts the instructions that an ELF file's function takes on each page, at most `budget`, in place
