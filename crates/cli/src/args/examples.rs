@@ -227,7 +227,7 @@ Exit codes:
   3    the environment or an input or output operation failed
   4    a medium holds data that its checksums or invariants refute
   5    this build, platform or device does not support it
-  130  interrupted by Ctrl-C";
+  130  interrupted by Ctrl-C or SIGTERM";
 
 const GUEST_CODES: &str = "\
 Exit codes:
