@@ -270,6 +270,29 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_live_one_is_not() {
 }
 
 #[test]
+fn a_reader_of_the_answer_that_goes_is_no_error_and_a_full_device_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_table(folder, "own.csv", 20_000);
+    push(folder, &["load", "own.csv", "own.set"]);
+    for format in ["csv", "tsv", "jsonl"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_littoral"));
+        command.current_dir(folder).args(["push", "run", "own.set", "--columns", "id,qty"]);
+        command.args(["--output", "-", "--output-format", format]).stderr(Stdio::piped());
+        let mut run = command.stdout(Stdio::piped()).spawn().unwrap();
+        drop(run.stdout.take());
+        let output = run.wait_with_output().unwrap();
+        let words = text(&output.stderr);
+        assert_eq!((output.status.code(), words.as_str()), (Some(0), ""), "{format}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{format}: {words}");
+        assert!(words.contains("cannot write the answer to standard output"), "{format}: {words}");
+    }
+}
+
+#[test]
 fn a_device_that_vanishes_ends_a_scan_with_code_3() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -257,7 +257,7 @@ fn separated(
 }
 
 /// What failed below the writer, so that a closed pipe is told from a full disk.
-fn cause(e: csv::Error) -> std::io::Error {
+pub(crate) fn cause(e: csv::Error) -> std::io::Error {
     match e.into_kind() {
         csv::ErrorKind::Io(e) => e,
         other => std::io::Error::other(format!("{other:?}")),

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{about, host, place, policy};
 use crate::args::{AnswerFormat, PolicyWord, PushRunArgs, QueryWord, ScanArgs};
 use crate::failure::{Failure, Outcome};
-use crate::graph::output::Target;
+use crate::graph::output::{Target, cause};
 use crate::out::{self, Format};
 
 /// Rows of an answer that are shown; files get all of them.
@@ -179,9 +179,10 @@ fn write(
         }
     };
     let mut writer = csv::WriterBuilder::new().delimiter(delimiter).from_writer(out);
-    writer.write_record(headings)?;
+    writer.write_record(headings).map_err(cause)?;
     for row in rows {
-        writer.write_record(row.iter().map(|v| v.as_deref().unwrap_or_default()))?;
+        let fields = row.iter().map(|v| v.as_deref().unwrap_or_default());
+        writer.write_record(fields).map_err(cause)?;
     }
     writer.flush()
 }
