@@ -545,6 +545,20 @@ fn functions_run_beside_a_link_of_any_rate() {
 }
 
 #[test]
+fn a_queue_beyond_the_clock_of_a_slow_link_is_an_end_far_away() {
+    let mut bench = Bench::over(1, Policy::Late);
+    // 5000 pages take longer at a byte per second than 64 bits of picoseconds count.
+    for _ in 0..5000 {
+        bench.send(2, Command::plain(Opcode::Read, 0), Vec::new());
+    }
+    bench.init(1, 7, 20);
+    for page in 0..3 {
+        bench.ask(1, 7, page);
+    }
+    assert!(bench.answered().is_empty() && bench.answered().is_empty());
+}
+
+#[test]
 fn failures_of_sessions_that_ended_are_forgotten() {
     let mut bench = Bench::new(Policy::Device);
     let program = bench.program(&["m"], &["n * m"]);

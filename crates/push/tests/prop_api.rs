@@ -607,6 +607,40 @@ fn columns_of_records_come_back_wherever_they_are_filtered() {
     assert_eq!(all[0].len(), wanted);
 }
 
+/// A device that answers each command with this header.
+struct Boaster {
+    header: Vec<u8>,
+    asked: u16,
+}
+
+impl Device for Boaster {
+    fn submit(&mut self, command: &Command, _payload: &[u8]) -> Result<()> {
+        self.asked = command.id;
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(Completion, Vec<u8>)> {
+        let (id, bytes) = (self.asked, self.header.len() as u32);
+        let completion = Completion { id, attempt: 0, status: Status::Raw, bytes, merged: 0 };
+        Ok((completion, self.header.clone()))
+    }
+
+    fn reconnect(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_header_of_more_pages_than_commands_count_takes_no_memory() {
+    let set = set(Format::Columns, &some_records(100));
+    let header = About { pages: u64::MAX / 8, ..set.about().clone() }.to_bytes();
+    let (program, _) = Scan::default().plan(set.about()).unwrap();
+    let mut host = Host::new(Boaster { header, asked: 0 }, 1, 4);
+    let error = host.scan(&program, Plan::Fetch).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.to_string().contains("counts 2305843009213693951 pages"), "{error}");
+}
+
 /// A device that fails the first answers to page 0, and answers the other pages of that time among
 /// the pages that are asked for later.
 struct Belated {

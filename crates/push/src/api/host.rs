@@ -481,7 +481,13 @@ impl Job<'_> {
             let what = "the function was made for another schema or format of pages";
             return Err(Error::new(Kind::Usage, what));
         }
-        self.account = Account::new(about.pages as usize);
+        // Commands count pages in 32 bits; what counts more is damaged, and memory for it is not
+        // taken.
+        let pages = u32::try_from(about.pages).map_err(|_| {
+            let what = format!("the device's header counts {} pages; store the data", about.pages);
+            Error::new(Kind::Corrupt, format!("{what} again"))
+        })?;
+        self.account = Account::new(pages as usize);
         self.opcode = self.plan.opcode();
         let Outcome { retries, losses, link_bytes, host_page, .. } = self.outcome;
         self.outcome = Outcome { retries, losses, link_bytes, host_page, ..Outcome::default() };

@@ -631,7 +631,7 @@ impl<H: Copy + Ord> Paced<H> {
             cores: self.cores.iter().map(running).collect(),
             is_link_busy: self.link.is_some(),
             // Plain reads may keep the link busy for ever: a page that waits for it must not.
-            link_free_at: Picos(self.now.max(self.link_end).0 + queued.0),
+            link_free_at: Picos(self.now.max(self.link_end).0.saturating_add(queued.0)),
             depth: (held + self.busy() + self.large.len()).max(8) as u32,
         }
     }
