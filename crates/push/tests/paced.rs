@@ -434,6 +434,29 @@ fn an_end_that_ends_nothing_leaves_the_policy_what_it_knows() {
 }
 
 #[test]
+fn a_task_has_one_final_which_is_answered_however_it_ends() {
+    for policy in [Policy::Late, Policy::Device, Policy::Host] {
+        let mut bench = Bench::new(policy.clone());
+        bench.init(1, 7, 20);
+        let pages: Vec<u16> = (0..12).map(|page| bench.ask(1, 7, page)).collect();
+        let [first, second] = [0; 2].map(|_| bench.end(1, 7, Opcode::Final));
+        let found = bench.run_by_id();
+        assert_eq!(found[&first].0.status, Status::Result, "{policy:?}");
+        assert_eq!(found[&second].0.status, Status::Refused, "{policy:?}: one waits already");
+        assert!(pages.iter().all(|id| found.contains_key(id)), "{policy:?}");
+        // The end of the task under its waiting FINAL.
+        bench.init(1, 7, 20);
+        let pages: Vec<u16> = (0..12).map(|page| bench.ask(1, 7, page)).collect();
+        let last = bench.end(1, 7, Opcode::Final);
+        let abort = bench.end(1, 7, Opcode::Abort);
+        let found = bench.run_by_id();
+        assert_eq!(found[&abort].0.status, Status::Processed, "{policy:?}");
+        assert_eq!(found[&last].0.status, Status::SessionGone, "{policy:?}");
+        assert!(pages.iter().all(|id| found.contains_key(id)), "{policy:?}");
+    }
+}
+
+#[test]
 fn a_task_that_is_begun_anew_is_one_task() {
     // The second task's pages go to the cores; there is no third.
     let mut bench = Bench::new(Policy::Static(vec![0, 40]));

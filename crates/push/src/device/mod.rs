@@ -22,6 +22,7 @@ use littoral_device::profile::Profile;
 
 use crate::cost::TaskCosts;
 use crate::error::{Error, Kind, Result};
+use crate::policy::Known;
 
 /// Bytes of a completion entry.
 pub const COMPLETION_BYTES: u64 = 16;
@@ -99,6 +100,17 @@ impl Machine {
     /// Time of the internal bus for one page.
     pub fn bus_time(&self) -> Picos {
         nand::duration(u64::from(self.nand.page_bytes), self.bus_bytes_per_s)
+    }
+
+    /// The machine as late binding knows it where pages are in memory: they take no time to fetch.
+    pub(crate) fn known_in_memory(&self) -> Known {
+        Known {
+            link: self.link_time(u64::from(self.nand.page_bytes) + COMPLETION_BYTES),
+            bus: Picos(0),
+            fetch: Picos(0),
+            cores: self.cores,
+            host_cores: self.host_cores,
+        }
     }
 
     /// The least time from a request to its page in device DRAM.

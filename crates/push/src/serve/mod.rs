@@ -19,6 +19,7 @@
 //!   `a_socket_is_looked_at_and_replaced_by_one_server_at_a_time`.
 
 mod connection;
+mod finals;
 pub mod paced;
 mod workers;
 

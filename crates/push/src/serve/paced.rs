@@ -23,13 +23,14 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use littoral_base::mutant;
 use littoral_base::units::Picos;
 
+use super::finals::{Finals, Key};
 use super::workers::{Job, Workers};
 use crate::api::{Admitted, Begun, Engine, Payload, Ran, Reply, reply};
 use crate::command::{
     COMMAND_BYTES, COMPLETION_BYTES, Command, Completion, Generation, Opcode, Status,
 };
 use crate::device::{Machine, budget_on};
-use crate::policy::{Commit, Known, Policy, State, TaskView, View};
+use crate::policy::{Commit, Policy, State, TaskView, View};
 use crate::queue::Queues;
 
 /// Runs in a row without a result after which a session's function leaves the cores.
@@ -140,7 +141,7 @@ pub struct Paced<H> {
     large: VecDeque<Parcel<H>>,
     /// Bytes that wait for the link.
     queued: u64,
-    finals: Vec<(H, Command)>,
+    finals: Finals<H>,
     events: BinaryHeap<Reverse<(Picos, Event)>>,
     strikes: BTreeMap<Function, Strikes>,
     now: Picos,
@@ -154,7 +155,7 @@ impl<H: Copy + Ord> Paced<H> {
         let cores = (0..machine.cores).map(|_| Core { running: None, end: Picos(0) }).collect();
         let page_bytes = engine.set().about().page_bytes as u32;
         Paced {
-            state: State::new(&policy, 0, known(&machine)),
+            state: State::new(&policy, 0, machine.known_in_memory()),
             page_bytes,
             first: (page_bytes, engine.budget()),
             engine,
@@ -174,7 +175,7 @@ impl<H: Copy + Ord> Paced<H> {
             small: VecDeque::new(),
             large: VecDeque::new(),
             queued: 0,
-            finals: Vec::new(),
+            finals: Finals::new(),
             events: BinaryHeap::new(),
             strikes: BTreeMap::new(),
             now: Picos(0),
@@ -341,10 +342,15 @@ impl<H: Copy + Ord> Paced<H> {
             let (completion, data) = reply(&command, Status::Refused, words.into());
             return self.send(host, completion, data);
         }
+        if command.opcode == Opcode::Final && self.finals.has_that_of(&command) {
+            let words = "the end of this task is asked for already";
+            let (completion, data) = reply(&command, Status::Refused, words.into());
+            return self.send(host, completion, data);
+        }
         if !is_page {
             match self.engine.control(self.lease_time(self.now), &command, data) {
                 Some(answer) => self.answer_control(host, &command, answer),
-                None => self.finals.push((host, command)),
+                None => self.finals.add(host, command),
             }
             return;
         }
@@ -518,6 +524,7 @@ impl<H: Copy + Ord> Paced<H> {
         self.tasks = known;
         self.sessions.retain(|_, number| self.engine.has_session(*number));
         self.strikes.retain(|(session, _), _| self.engine.has_session(*session));
+        let keys: Vec<Key> = ended.iter().map(|task| task.key).collect();
         for waiting in ended.into_iter().flat_map(|t| t.held) {
             self.forget(waiting.job);
             let (completion, data) = self.engine.end(&waiting.page, Ran::dropped());
@@ -526,12 +533,14 @@ impl<H: Copy + Ord> Paced<H> {
         if self.tasks.len() != before {
             self.renew();
         }
+        // A task that was ended otherwise has no page whose end would answer its FINAL.
+        keys.into_iter().for_each(|key| self.retry_final(key));
     }
 
     /// Another set of tasks: the policy observes anew.
     fn renew(&mut self) {
         let hosts: Vec<u32> = self.tasks.iter().map(|t| t.key.0).collect();
-        let state = State::new(&self.policy, hosts.len(), known(&self.machine));
+        let state = State::new(&self.policy, hosts.len(), self.machine.known_in_memory());
         self.state = state.of_hosts(&hosts);
     }
 
@@ -695,7 +704,7 @@ impl<H: Copy + Ord> Paced<H> {
         let (completion, data) = self.engine.end(&waiting.page, ran);
         self.engine.renew(self.lease_time(self.now), waiting.page.command.session);
         self.send(waiting.host, completion, data);
-        self.retry_finals();
+        self.retry_final(waiting.page.key());
     }
 
     fn link_done(&mut self) {
@@ -711,17 +720,17 @@ impl<H: Copy + Ord> Paced<H> {
             // The wait behind others' parcels is part of what the link takes.
             let time = Picos(self.now.0.saturating_sub(parcel.since.0));
             self.state.link_done(task, time, self.now);
+            self.retry_final(page.key());
         }
         self.queues.respond(parcel.host, &parcel.completion, parcel.data);
-        self.retry_finals();
     }
 
-    fn retry_finals(&mut self) {
-        for (host, command) in std::mem::take(&mut self.finals) {
-            match self.engine.control(self.lease_time(self.now), &command, &[]) {
-                Some(answer) => self.answer_control(host, &command, answer),
-                None => self.finals.push((host, command)),
-            }
+    /// Answers the FINAL of a task, if one waits and no page of it is under way any more.
+    fn retry_final(&mut self, key: Key) {
+        let Some((host, command)) = self.finals.take(key) else { return };
+        match self.engine.control(self.lease_time(self.now), &command, &[]) {
+            Some(answer) => self.answer_control(host, &command, answer),
+            None => self.finals.add(host, command),
         }
     }
 
@@ -733,7 +742,7 @@ impl<H: Copy + Ord> Paced<H> {
             self.engine.abandon_draft();
         }
         self.unanswered.remove(&host);
-        self.finals.retain(|f| f.0 != host);
+        self.finals.drop_host(host);
         let mut gone: Vec<Waiting<H>> = Vec::new();
         for task in &mut self.tasks {
             let all = std::mem::take(&mut task.held);
@@ -779,16 +788,5 @@ impl<H: Copy + Ord> Paced<H> {
     pub fn expire(&mut self) {
         self.engine.expire(self.lease_time(self.now));
         self.retire();
-    }
-}
-
-/// The device as late binding knows it. Pages are in memory: they take no time to fetch.
-fn known(machine: &Machine) -> Known {
-    Known {
-        link: machine.link_time(u64::from(machine.nand.page_bytes) + COMPLETION_BYTES as u64),
-        bus: Picos(0),
-        fetch: Picos(0),
-        cores: machine.cores,
-        host_cores: machine.host_cores,
     }
 }
