@@ -225,8 +225,14 @@ fn words(asked: &Asked) -> String {
 fn place(environment: &Environment) -> String {
     let e = environment;
     format!(
-        "{}, {} cores, {} bytes, {}, profiles {:?}",
-        e.cpu, e.cores_count, e.memory_bytes, e.kernel, e.profiles
+        "{}, {} cores, {} bytes, {}, clock {}, huge pages {}, profiles {:?}",
+        e.cpu,
+        e.cores_count,
+        e.memory_bytes,
+        e.kernel,
+        e.clocksource,
+        e.transparent_huge_pages,
+        e.profiles
     )
 }
 
@@ -283,12 +289,15 @@ mod tests {
         let quick = Asked { quick: true, ..Asked::default() };
         let mut other_host = run();
         other_host.environment.cpu = "another processor".to_owned();
+        let mut other_pages = run();
+        other_pages.environment.transparent_huge_pages = "as never before".to_owned();
         for (changed, asked, word) in [
             (Run { seed: 8, ..run() }, Asked::default(), "its seed is 7, this run's is 8"),
             (Run { revision: "r2".into(), ..run() }, Asked::default(), "revision is r1"),
             (Run { system: "sdtm".into(), ..run() }, Asked::default(), "system is flash"),
             (run(), quick, "set of options is (none), this run's is --quick"),
             (other_host, Asked::default(), "another processor"),
+            (other_pages, Asked::default(), "huge pages as never before"),
         ] {
             let error = Record::begin(changed, asked, at(true)).unwrap_err();
             assert_eq!(error.kind(), Kind::Argument);
