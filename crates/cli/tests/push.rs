@@ -270,6 +270,22 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_live_one_is_not() {
 }
 
 #[test]
+fn a_scale_without_suppliers_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let made = push(folder, &["gen", "li.set", "--scale", "0.0001", "--format", "json"]);
+    for scale in ["0.00005", "0.0000001", "0", "-1", "101", "nan", "inf"] {
+        let (code, words) = failure(folder, &["gen", "li.set", &format!("--scale={scale}")]);
+        assert_eq!(code, Some(2), "{scale}: {words}");
+        assert!(words.contains("in 0.0001 to 100"), "{scale}: {words}");
+    }
+    let found = push(folder, &["run", "li.set", "--format", "json"]);
+    let [made, found]: [serde_json::Value; 2] =
+        [made, found].map(|text| serde_json::from_str(&text).unwrap());
+    assert_eq!(found["rows"][0][0], made["records_count"].to_string(), "the old data set stays");
+}
+
+#[test]
 fn a_reader_of_the_answer_that_goes_is_no_error_and_a_full_device_is() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

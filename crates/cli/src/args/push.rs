@@ -48,7 +48,7 @@ pub(crate) struct PushGenArgs {
     pub(crate) set: Option<String>,
     #[command(flatten)]
     pub(crate) on: MachineFileArgs,
-    /// Scale factor: 1 is six million records
+    /// Scale factor, 0.0001 to 100: 1 is six million records
     #[arg(long, value_name = "SF", default_value_t = 0.1)]
     pub(crate) scale: f64,
     #[command(flatten)]

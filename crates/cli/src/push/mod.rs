@@ -34,6 +34,8 @@ use crate::{interrupt, out};
 
 /// The shortest lease of a served device: a host must be able to speak within it.
 const LEASE_LEAST: Picos = Picos::from_micros(1_000);
+/// The least scale factor: there must be a supplier.
+const SCALE_LEAST: f64 = 0.0001;
 /// The paper's task queue, whose length it does not give.
 const QUEUE: u32 = 4;
 
@@ -118,8 +120,8 @@ fn making(args: &PagesArgs) -> Result<(PageFormat, usize), Failure> {
 }
 
 fn generate(args: &PushGenArgs) -> Outcome {
-    if !(args.scale > 0.0 && args.scale <= 100.0) {
-        let what = format!("a scale factor lies above 0 and at most at 100, not {}", args.scale);
+    if !(SCALE_LEAST..=100.0).contains(&args.scale) {
+        let what = format!("a scale factor lies in {SCALE_LEAST} to 100, not at {}", args.scale);
         return Err(Failure::new(Class::Usage, what));
     }
     let (format, page_bytes) = making(&args.making)?;
