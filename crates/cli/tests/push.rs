@@ -270,6 +270,21 @@ fn the_socket_of_a_killed_server_is_replaced_and_that_of_a_live_one_is_not() {
 }
 
 #[test]
+fn a_table_in_a_pipe_is_refused_before_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let made = Command::new("mkfifo").arg(folder.join("pipe.csv")).status().unwrap();
+    assert!(made.success());
+    // Without a writer, opening it would wait.
+    for arguments in [&["load", "pipe.csv", "own.set"][..], &["whatif", "pipe.csv"]] {
+        let (code, words) = failure(folder, arguments);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(words.contains("pipe.csv: a table is read more than once"), "{words}");
+    }
+    assert!(!folder.join("own.set").exists());
+}
+
+#[test]
 fn a_scale_without_suppliers_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

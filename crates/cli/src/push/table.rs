@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use littoral::push::api::{About, Table};
@@ -34,6 +35,11 @@ pub(super) fn read<T>(
     take: impl FnOnce(&About, &mut dyn Iterator<Item = Result<Record>>) -> Result<T>,
 ) -> Result<T> {
     let place = |e: Error| e.in_context(path.display());
+    // What it is made of is found out first: a pipe would have nothing left by then.
+    if path.metadata().is_ok_and(|m| m.file_type().is_fifo()) {
+        let what = "a table is read more than once, which a pipe cannot be; write it to a file";
+        return Err(place(Error::new(Kind::Usage, what)));
+    }
     if path.extension().is_some_and(|e| e == "tbl") {
         let scale = tbl_scale(open(path)?).map_err(place)?;
         let about = About { scale, ..About::new(&lineitem_schema()?, format, page_bytes) };
