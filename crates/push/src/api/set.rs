@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use littoral_base::codec::{self, Reader, Writer};
+use littoral_base::mutant;
 use littoral_base::names::name_durably;
 use littoral_device::region::RegionMut;
 use littoral_device::try_lock;
@@ -27,6 +28,8 @@ const MAGIC: &[u8; 8] = b"LITPUSH1";
 const HEAD: usize = 48;
 /// Most bytes of the text.
 const TEXT_MAX: usize = 64 << 20;
+/// Greatest scale factor: tables that follow from it are made where a query needs them.
+const SCALE_MAX: f64 = 1000.0;
 
 /// The words of a column whose values are codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +140,9 @@ impl About {
         }
         let format = u8::try_from(format).ok().and_then(Format::from_code);
         let format = format.ok_or_else(|| corrupt("its format is unknown"));
+        if !(0.0..=SCALE_MAX).contains(&scale) && !mutant!("push_scale_of_any_size") {
+            return Some(Err(corrupt("its scale factor makes no sense")));
+        }
         Some(Schema::parse(&schema).and_then(|schema| {
             let format = format?;
             Ok(About { schema, format, page_bytes, pages, rows, scale, dictionaries })
@@ -605,6 +611,20 @@ mod tests {
         assert!(memory.read(0).unwrap().header(schema).is_some());
         assert!(loaded.read(0).unwrap().header(schema).is_some(), "it was read before");
         assert_eq!(DataSet::load(&folder.path().join("none")).unwrap_err().kind(), Kind::Io);
+    }
+
+    /// Its checksum holds, and a query would make parts until memory ends.
+    #[test]
+    fn a_header_of_a_scale_without_bound_is_refused() {
+        for scale in [f64::NAN, f64::INFINITY, 1e300, -1.0, 1001.0] {
+            let error = About::parse(&About { scale, ..about() }.to_bytes()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt);
+            assert!(error.to_string().contains("scale factor"), "{error}");
+        }
+        for scale in [0.0, 0.0001, 1000.0] {
+            let header = About { scale, ..about() };
+            assert_eq!(About::parse(&header.to_bytes()).unwrap(), header);
+        }
     }
 
     #[test]
