@@ -5,8 +5,10 @@
 //! - A program reads back from its bytes. Checked by `programs_come_back`.
 //! - No bytes panic; lengths are checked before anything is made of them. Checked by
 //!   `damaged_programs_are_refused`.
+//! - A function that is compiled is short. Checked by `functions_of_any_length_are_not_compiled`.
 
 use littoral_base::codec::{Reader, Writer};
+use littoral_base::mutant;
 
 use crate::error::{Error, Kind, Result};
 use crate::function::{Bitmap, Compare, Expr, Function, Output, Params, Query, Test};
@@ -14,6 +16,10 @@ use crate::page::{Format, Schema};
 
 /// Deepest tree of a filter or a sum.
 const DEPTH_MAX: u32 = 64;
+
+/// Most bytes of a function. Compiling keeps each part of an expression with all of its parts, and
+/// the code of most longer functions would exceed the reach of its branches.
+const FUNCTION_MAX: usize = 256 << 10;
 
 /// What a task runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,7 +262,8 @@ impl Program {
     /// The program of INIT's bytes.
     ///
     /// # Errors
-    /// [`Kind::Usage`] naming the part that is none.
+    /// [`Kind::Usage`] naming the part that is none, [`Kind::Exhausted`] for a function of more than
+    /// 256 KiB.
     pub fn parse(bytes: &[u8]) -> Result<Program> {
         let mut all = Reader::new(bytes);
         let mut part = |what: &str| {
@@ -264,6 +271,10 @@ impl Program {
             found.ok_or_else(|| Error::new(Kind::Usage, format!("INIT's {what} is cut off")))
         };
         let (function, params, elf) = (part("function")?, part("parameters")?, part("ELF file")?);
+        if function.len() > FUNCTION_MAX && !mutant!("push_functions_of_any_length") {
+            let what = format!("a function of {} bytes: {FUNCTION_MAX} at most", function.len());
+            return Err(Error::new(Kind::Exhausted, what));
+        }
         let whole = |p: &Parser<'_>| p.0.remaining() == 0;
         let bad = |what: &str| Error::new(Kind::Usage, format!("INIT's bytes are no {what}"));
         let mut parser = Parser(Reader::new(function));
@@ -316,6 +327,20 @@ mod tests {
         for program in programs() {
             assert_eq!(Program::parse(&program.to_bytes()).unwrap(), program);
         }
+    }
+
+    #[test]
+    fn functions_of_any_length_are_not_compiled() {
+        let with = |tests: i64| {
+            let mut program = programs().remove(0);
+            let test = |n| Test::Compare(Compare::Less, Expr::Column(0), Expr::Constant(n));
+            program.function.filter = Test::And((0..tests).map(test).collect());
+            Program::parse(&program.to_bytes())
+        };
+        assert!(with(15_000).is_ok());
+        let error = with(20_000).unwrap_err();
+        assert_eq!(error.kind(), Kind::Exhausted);
+        assert!(error.to_string().contains("262144 at most"), "{error}");
     }
 
     #[test]
