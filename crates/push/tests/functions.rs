@@ -34,6 +34,27 @@ fn expressions_that_may_overflow_are_refused() {
 }
 
 #[test]
+fn more_sums_than_a_group_has_room_for_are_refused_in_words() {
+    let nullable = Schema::new(vec![Column::int("a", 0, 9).or_null()]).unwrap();
+    for (schema, most) in [(numbers(), 127), (nullable, 85)] {
+        let with = |count| {
+            let output = Output::Aggregate { keys: vec![], sums: vec![Expr::Column(0); count] };
+            let function = Function::new(&schema, vec![], Test::And(vec![]), output);
+            [Format::Columns, Format::Text].map(|format| Compiled::new(&function, format))
+        };
+        for compiled in with(most) {
+            assert!(compiled.is_ok(), "{most} sums: {:?}", compiled.err());
+        }
+        for compiled in with(most + 1) {
+            let error = compiled.unwrap_err();
+            assert_eq!(error.kind(), Kind::Unsupported);
+            let words = format!("{} sums in one scan", most + 1);
+            assert!(error.to_string().contains(&words), "{error}");
+        }
+    }
+}
+
+#[test]
 fn functions_that_name_what_is_not_there_are_refused() {
     let refused = |f: Function| {
         let error = Compiled::new(&f, Format::Columns).unwrap_err();

@@ -17,6 +17,7 @@ mod text;
 mod uses;
 
 use super::ir::{Expr, Function};
+use super::layout::Layout;
 use super::plan::{Block, Plan, Walk};
 use crate::error::{Error, Kind, Result};
 use crate::page::Format;
@@ -95,7 +96,22 @@ enum Next {
     False,
 }
 
+/// Refuses sums of which a group's last ones lie beyond the reach of a load.
+fn check_reach(function: &Function) -> Result<()> {
+    let layout = Layout::of(function);
+    if 8 * layout.scratch_words.max(layout.total_words) <= expr::REACH {
+        return Ok(());
+    }
+    let what = format!(
+        "{} sums in one scan: there are 127 at most, and 85 of values that may be NULL; ask for \
+         them in several scans",
+        layout.sums.len()
+    );
+    Err(Error::new(Kind::Unsupported, what))
+}
+
 pub(super) fn compile(function: &Function, format: Format) -> Result<Code> {
+    check_reach(function)?;
     let mut e = Emitter::new(function, format);
     let mut plan = match format {
         Format::Columns => e.columns_function()?,
