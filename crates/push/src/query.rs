@@ -211,6 +211,7 @@ impl Split {
     /// None where the split cannot be compiled.
     fn new(split: &Function, format: Format) -> Result<Option<Split>> {
         let Ok(records) = Compiled::new(split, format) else { return Ok(None) };
+        debug_assert!(records.returns_rows(), "a split returns records");
         let count = Output::Aggregate { keys: vec![], sums: vec![] };
         let tests = Compiled::new(&Function { output: count, ..split.clone() }, format)?;
         Ok(Some(Split { records, tests }))

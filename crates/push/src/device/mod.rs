@@ -124,10 +124,11 @@ impl Machine {
 /// Instructions on a page of `page_bytes` bytes where `budget` holds for one of `own` bytes; no
 /// fewer on a smaller page.
 pub(crate) fn budget_on(budget: u64, own: u32, page_bytes: u32) -> u64 {
+    debug_assert!(page_bytes > 0 && own > 0, "pages of {page_bytes} bytes over {own}");
     if mutant!("push_budget_of_small_pages") {
         return budget;
     }
-    budget.saturating_mul(page_bytes.div_ceil(own.max(1)).max(1).into())
+    budget.saturating_mul(page_bytes.div_ceil(own).into())
 }
 
 /// A page of a stream: which task's, and its place in that task's table of costs.

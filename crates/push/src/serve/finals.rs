@@ -31,6 +31,8 @@ impl<H: Copy + Eq> Finals<H> {
 
     /// One more.
     pub(super) fn add(&mut self, host: H, command: Command) {
+        let is_first = self.place((command.session, command.task)).is_none();
+        debug_assert!(is_first || mutant!("push_finals_pile_up"), "a task has one");
         self.0.push((host, command));
     }
 

@@ -500,6 +500,7 @@ impl<H: Copy + Ord> Paced<H> {
         if page_bytes == self.page_bytes {
             return;
         }
+        debug_assert!(page_bytes.is_power_of_two(), "a header of pages of {page_bytes} bytes");
         (self.page_bytes, self.machine.nand.page_bytes) = (page_bytes, page_bytes);
         let (first, budget) = self.first;
         self.engine.set_budget(budget_on(budget, first, page_bytes));
