@@ -272,8 +272,8 @@ fn functions_are_found_by_name() {
     }
 }
 
-/// A small file must not take large memory or long time: a name may stand once for many symbols, and
-/// each page is looked up among all segments.
+/// A small file must not take large memory or long time: a name may stand once for many symbols,
+/// and each page is looked up among all segments.
 #[test]
 fn names_that_symbols_share_are_bounded() {
     let long = "x".repeat(4000);

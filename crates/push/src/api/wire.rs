@@ -262,8 +262,8 @@ impl Program {
     /// The program of INIT's bytes.
     ///
     /// # Errors
-    /// [`Kind::Usage`] naming the part that is none, [`Kind::Exhausted`] for a function of more than
-    /// 256 KiB.
+    /// [`Kind::Usage`] naming the part that is none, [`Kind::Exhausted`] for a function of more
+    /// than 256 KiB.
     pub fn parse(bytes: &[u8]) -> Result<Program> {
         let mut all = Reader::new(bytes);
         let mut part = |what: &str| {
