@@ -14,7 +14,7 @@ use std::path::Path;
 use littoral_device::profile::DeviceKind;
 use littoral_device::profile::machine::{DeviceSpec, Medium};
 use littoral_device::{Error, Kind, Result};
-use littoral_push::api::{About, DataSet, Device, Local, Remote, Settings};
+use littoral_push::api::{About, Cores, DataSet, Device, Local, Remote, Settings};
 use littoral_push::command::{Command, Completion};
 use littoral_push::device::{Machine as Model, Outcome, modelled_by};
 use littoral_push::page::{Column, Format, Schema};
@@ -141,7 +141,9 @@ fn empty(path: Option<&Path>) -> Result<DataSet> {
 }
 
 fn local(device: &DeviceSpec, set: DataSet, policy: Policy) -> Result<PushDevice> {
-    let mut local = Local::new(set, Settings::default());
+    // Answers and counts are those of the code, which a core would interpret.
+    let settings = Settings { cores: Cores::Twin, ..Settings::default() };
+    let mut local = Local::new(set, settings);
     if let Some(profile) = &device.profile {
         let (model, depth) = modelled_by(profile).map_err(|e| over("taking the profile", e))?;
         local = local.modelled(model, depth, policy);
