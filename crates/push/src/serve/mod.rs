@@ -153,7 +153,13 @@ fn make_room(path: &Path) -> Result<()> {
 fn listener_at(path: &Path) -> Result<(UnixListener, Option<Identity>)> {
     let _alone = locked_folder(path)?;
     make_room(path)?;
-    let listener = UnixListener::bind(path).map_err(io(path, "cannot listen"))?;
+    let listener = UnixListener::bind(path).map_err(|e| match e.kind() {
+        ErrorKind::InvalidInput => {
+            let what = "a socket's path has 107 bytes at most; choose a shorter one";
+            Error::new(Kind::Usage, format!("{}: {what}", path.display()))
+        }
+        _ => io(path, "cannot listen")(e),
+    })?;
     let socket = identity(path);
     listener.set_nonblocking(true).map_err(io(path, "cannot listen"))?;
     Ok((listener, socket))
@@ -164,7 +170,7 @@ impl Server {
     ///
     /// # Errors
     /// [`Kind::Io`] when it cannot listen there, also because another server does,
-    /// [`Kind::Usage`] when what is there is no socket.
+    /// [`Kind::Usage`] when what is there is no socket, and for a path that sockets do not have.
     pub fn listen(
         path: &Path,
         engine: Engine,
@@ -447,6 +453,16 @@ mod tests {
         assert_eq!(identity(&path), socket, "the socket of one that listens stays");
         drop(first);
         assert!(listener_at(&path).is_ok(), "that of one that has ended is replaced");
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_for_a_socket_is_a_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = listener_at(&folder.path().join("d".repeat(120))).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Usage);
+        assert!(refused.to_string().contains("107 bytes"), "{refused}");
+        let refused = listener_at(&folder.path().join("absent/device")).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Io, "{refused}");
     }
 
     #[test]
