@@ -289,6 +289,32 @@ fn bad_input_ends_in_words() {
     });
 }
 
+/// Ranks wait for each other, and where one leaves for it: in three ranks the two that stay see one
+/// rank leave and one that may go on. The programs end themselves where no rank sees it.
+#[test]
+fn ranks_that_wait_when_no_other_goes_on_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("bad", folder.path());
+    let cases: [(&str, u16, &[&str]); 3] = [
+        ("stuck", 3, &["condition variable 5", "message of rank 0", "rank 2 leaves the job"]),
+        ("ring", 3, &["waits for a message of rank"]),
+        ("ring", 1, &["rank 0 waits for a message of rank 0"]),
+    ];
+    for fabric in ["tcp", "shm", "shm-pages"] {
+        for (case, ranks, whys) in cases {
+            let out = job(&program, case, ranks, fabric);
+            let said = text(&out);
+            let mut whys = whys.iter().chain(&[", and no other rank goes on"]);
+            assert!(
+                whys.all(|why| said.contains(*why)),
+                "{fabric} {case}: {:?} {said}",
+                out.status
+            );
+            assert!(!out.status.success(), "{fabric} {case}: {said}");
+        }
+    }
+}
+
 /// The header is one of C of 1989 and 2017 and of C++ of 2017, without a warning.
 #[test]
 fn the_header_is_valid_in_every_language_that_includes_it() {

@@ -6,6 +6,7 @@ use littoral_base::codec::{Reader, Writer};
 use littoral_base::units::NodeId;
 use littoral_fabric::process::{IDENTITY_BYTES, Identity};
 
+use super::standstill::Report;
 use crate::core::message::{LockId, Message};
 use crate::core::wire;
 use crate::error::{Error, Kind, Result};
@@ -56,6 +57,8 @@ pub(super) enum Body {
     /// Something is done to a condition variable; or it is set (`Granted`), or was changed as asked
     /// (`Heard`).
     Cv { act: CvAct, cv: u32 },
+    /// What the sender's program waits for, and what the sender has sent and taken.
+    Report(Report),
 }
 
 impl Body {
@@ -79,6 +82,7 @@ impl Body {
             Body::Credit { bytes } => _ = w.u8(9).u64(*bytes),
             Body::Cv { act, cv } => _ = w.u8(7).u8(*act as u8).u32(*cv),
             Body::Combined(messages) => return combine(messages.iter().cloned()),
+            Body::Report(report) => report.encode(w.u8(10)),
         }
         w.finish()
     }
@@ -122,6 +126,7 @@ impl Body {
                 Body::Cv { act, cv: r.u32()? }
             }
             9 => Body::Credit { bytes: r.u64()? },
+            10 => Body::Report(Report::decode(r)?),
             _ => return None,
         })
     }
@@ -158,6 +163,7 @@ fn text(r: &mut Reader<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::standstill::Awaits;
     use super::*;
     use crate::core::message::PageId;
 
@@ -174,6 +180,11 @@ mod tests {
             Body::Cv { act: CvAct::Granted, cv: 15 },
             Body::Cv { act: CvAct::Heard, cv: 15 },
             Body::Credit { bytes: 1 << 40 },
+            Body::Report(Report {
+                awaits: Awaits::Flag(7),
+                sent: vec![0, 1 << 40],
+                taken: vec![2, 3],
+            }),
             Body::Combined(vec![
                 Message::DiffsApplied,
                 Message::GetPage { page: PageId(7), phase: 0 },
@@ -193,6 +204,8 @@ mod tests {
             &[0, 99],
             &[8, 2, 0, 0, 0, 4],
             &[8, 1, 0, 0, 0, 99],
+            &[10, 1, 7, 0, 0, 0, 1, 0],
+            &[10, 4, 0, 0, 0, 0, 0, 0],
         ] {
             assert_eq!(Body::decode(noise).unwrap_err().kind(), Kind::Protocol);
         }

@@ -37,6 +37,7 @@ use super::guards::Guards;
 use super::leaving::Leavers;
 use super::link::Link;
 use super::mailbox::Mailbox;
+use super::standstill::{Awaits, Report, Standstill};
 use crate::core::diff::Diff;
 use crate::core::message::{LockId, Message, PageId};
 use crate::core::rank::{Outcome, Rank, allocated_differently};
@@ -96,6 +97,7 @@ pub(super) struct Engine {
     board: Option<Board>,
     farewell: Option<Farewell>,
     pub(super) leavers: Leavers,
+    pub(super) standstill: Standstill,
     peers: Vec<Peer>,
     identity: Identity,
     grace_period: Option<(Vec<NodeId>, Instant)>,
@@ -122,6 +124,7 @@ impl Engine {
             board,
             farewell: None,
             leavers: Leavers::among(carrier.ranks()),
+            standstill: Standstill::new(carrier.me(), carrier.ranks()),
             peers: (0..carrier.ranks()).map(|_| Peer::default()).collect(),
             identity,
             grace_period: None,
@@ -227,8 +230,15 @@ impl Engine {
             let body = Body::decode(&bytes).map_err(|e| e.at_rank(self.me).at_peer(from))?;
             taken.is_news |= matches!(
                 body,
-                Body::Goodbye | Body::Mail { .. } | Body::Cv { .. } | Body::Credit { .. }
+                Body::Goodbye
+                    | Body::Mail { .. }
+                    | Body::Cv { .. }
+                    | Body::Credit { .. }
+                    | Body::Report(_)
             );
+            if !matches!(body, Body::Report(_)) {
+                self.standstill.take(from);
+            }
             match body {
                 Body::Protocol(message) => {
                     taken.has_ended |= self.take_messages(carrier, from, vec![message])?;
@@ -257,9 +267,39 @@ impl Engine {
                 Body::Credit { bytes } if self.mailbox.take_credit(from, bytes) => {}
                 Body::Credit { bytes } => return Err(uncalled_for(from, bytes).at_rank(self.me)),
                 Body::Cv { act, cv } => self.take_cv(carrier, from, act, cv),
+                Body::Report(report) => self.take_report(carrier, from, report)?,
             }
         }
         Ok(taken)
+    }
+
+    fn own_report(&self, awaits: Awaits) -> Report {
+        self.standstill.report(awaits, self.link.bodies())
+    }
+
+    fn take_report(&mut self, carrier: &dyn Carrier, from: NodeId, report: Report) -> Result<()> {
+        if self.standstill.hear(from, report)? {
+            let answer = Body::Report(self.own_report(Awaits::Leave));
+            self.link.send_uncounted(carrier, from, answer.encode());
+        }
+        Ok(())
+    }
+
+    /// Tells the other ranks what the program waits for.
+    pub(super) fn report(&mut self, carrier: &dyn Carrier, awaits: Awaits) {
+        let body = Body::Report(self.own_report(awaits)).encode();
+        for rank in (0..carrier.ranks()).map(NodeId).filter(|rank| *rank != carrier.me()) {
+            self.link.send_uncounted(carrier, rank, &body);
+        }
+    }
+
+    /// Fails where the program, which has just looked in vain for what it waits for, and every
+    /// other rank's wait for ever.
+    ///
+    /// # Errors
+    /// `Kind::Misuse`.
+    pub(super) fn refuse_standstill(&self, awaits: Awaits) -> Result<()> {
+        self.standstill.refuse(&self.own_report(awaits))
     }
 
     /// Tells senders which of their letters take no room here any more.
@@ -738,6 +778,30 @@ mod tests {
         assert_eq!(take(2, &Body::Goodbye), news);
         let leaves = Body::Agreed { count: LEAVES, fingerprint: 3 };
         assert_eq!(take(3, &leaves), Taken { leaves_at: Some(3), ..news });
+    }
+
+    /// What this rank would say is what an answer says.
+    #[test]
+    fn a_rank_that_leaves_answers_a_report_and_counts_neither() {
+        let (carrier, mut engine) = engine(2, None);
+        let mut number = 0u32;
+        let mut take = |engine: &mut Engine, body: &Body| {
+            let frame = [&number.to_le_bytes()[..], &[0], &body.encode()].concat();
+            number += 1;
+            engine.take(&carrier, NodeId(0), frame).unwrap()
+        };
+        let waits = Report { awaits: Awaits::Flag(1), sent: vec![0; 3], taken: vec![0; 3] };
+        let news = Taken { is_news: true, ..Taken::default() };
+        assert_eq!(take(&mut engine, &Body::Report(waits.clone())), news);
+        take(&mut engine, &Body::Cv { act: CvAct::Set, cv: 2 });
+        let messages = engine.traffic().0;
+        engine.standstill.leave();
+        take(&mut engine, &Body::Report(waits));
+        let leaves = engine.own_report(Awaits::Leave);
+        take(&mut engine, &Body::Report(leaves.clone()));
+        assert_eq!(engine.traffic().0, messages + 1, "who leaves too is not answered");
+        // The manager of the variable has said that it is set.
+        assert_eq!((leaves.sent, leaves.taken), (vec![1, 0, 0], vec![1, 0, 0]));
     }
 
     #[test]

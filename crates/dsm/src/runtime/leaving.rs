@@ -137,7 +137,9 @@ impl Common {
         let number = self.leaving.begin(is_last);
         if is_last && self.carrier.turns().is_none() {
             let leaves = Body::Agreed { count: LEAVES, fingerprint: number };
-            self.locked().broadcast(&*self.carrier, &leaves);
+            let mut engine = self.locked();
+            engine.standstill.leave();
+            engine.broadcast(&*self.carrier, &leaves);
         }
         let done = if self.leaving.may_meet_others() { meet() } else { Err(self.behind()) };
         if done.is_err() {

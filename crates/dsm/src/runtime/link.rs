@@ -26,6 +26,8 @@ const EARLY_MAX: usize = 1024;
 
 #[derive(Default)]
 struct Peer {
+    /// Bodies sent, without those of `send_uncounted`.
+    bodies: u64,
     sent: u32,
     taken: u32,
     early: BTreeMap<u32, Vec<u8>>,
@@ -53,9 +55,25 @@ impl Link {
         (self.messages, self.bytes)
     }
 
+    /// Bodies sent to each rank so far, whether they have left or not.
+    pub(super) fn bodies(&self) -> Vec<u64> {
+        self.peers.iter().map(|peer| peer.bodies).collect()
+    }
+
     /// Sends `body`, which is gone before its frames leave, to `to`, now or when there is room. A
     /// receiver that is gone is noticed by its liveness, not here.
     pub(super) fn send(&mut self, carrier: &dyn Carrier, to: NodeId, body: impl AsRef<[u8]>) {
+        self.peers[to.index()].bodies += 1;
+        self.send_uncounted(carrier, to, body);
+    }
+
+    /// As `send`, of what `bodies` leaves out.
+    pub(super) fn send_uncounted(
+        &mut self,
+        carrier: &dyn Carrier,
+        to: NodeId,
+        body: impl AsRef<[u8]>,
+    ) {
         self.messages += 1;
         let mut rest = body.as_ref();
         loop {

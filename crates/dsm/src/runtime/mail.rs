@@ -12,7 +12,8 @@
 //!   `letters_and_condition_variables_reach_the_other_rank`.
 //! - A wait for what no rank sends or sets any more ends with an error. Checked by
 //!   `a_wait_for_a_letter_of_a_rank_that_leaves_fails`,
-//!   `a_wait_for_a_variable_that_no_rank_sets_any_more_fails`.
+//!   `a_wait_for_a_variable_that_no_rank_sets_any_more_fails`,
+//!   `ranks_that_wait_when_no_other_goes_on_say_so`.
 //! - A condition variable is changed when the call that changes it returns, so that what ranks do
 //!   to it takes the order that a lock, a barrier or a letter gives their calls: messages of two
 //!   ranks to its manager have none. Checked by
@@ -24,6 +25,7 @@ use littoral_base::units::NodeId;
 use super::carrier::Carrier;
 use super::control::{Body, CvAct};
 use super::engine::Engine;
+use super::standstill::Awaits;
 use super::{FULL, Inside, Node};
 use crate::error::{Error, Kind, Result};
 
@@ -72,7 +74,7 @@ impl Node {
         if !self.common.locked().mailbox.must_wait(to) {
             return Ok(());
         }
-        self.common.wait_for(|engine| (!engine.mailbox.must_wait(to)).then_some(()))
+        self.common.wait_for(None, |engine| (!engine.mailbox.must_wait(to)).then_some(()))
     }
 
     /// Waits while much has found no room at the receiver: mail to a rank that takes nothing in
@@ -106,7 +108,7 @@ impl Node {
     ) -> Result<Vec<u8>> {
         self.check_rank(from.unwrap_or(self.me()))?;
         let me = self.me();
-        let letter = self.common.wait_for(|engine| {
+        let letter = self.common.wait_for(Some(Awaits::Letter(from)), |engine| {
             let letter = engine.mailbox.take(from, channel, tag).map(Ok);
             let leaves = match from {
                 Some(rank) => engine.leavers.has(rank).then_some(rank),
@@ -124,7 +126,7 @@ impl Node {
         if self.manager(cv) == self.me() || mutant!("dsm_variables_changed_later") {
             return Ok(());
         }
-        self.common.wait_for(|engine| engine.mailbox.take_heard(cv))
+        self.common.wait_for(None, |engine| engine.mailbox.take_heard(cv))
     }
 
     fn act(&self, act: CvAct, cv: u32) -> Result<()> {
@@ -138,7 +140,7 @@ impl Node {
     /// Waits until a condition variable is set.
     pub(crate) fn wait_flag(&self, cv: u32) -> Result<()> {
         self.act(CvAct::Wait, cv)?;
-        let is_granted = self.common.wait_for(|engine| {
+        let is_granted = self.common.wait_for(Some(Awaits::Flag(cv)), |engine| {
             let granted = engine.mailbox.take_grant(cv).map(|()| true);
             granted.or_else(|| engine.leavers.are_all().then_some(false))
         })?;

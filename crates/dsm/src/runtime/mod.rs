@@ -44,6 +44,7 @@ mod serverless;
 mod setup;
 mod shared_pages;
 mod spin;
+mod standstill;
 mod turns;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +82,7 @@ use serverless::{Serverless, Sync};
 use setup::{limit_copies, prepare, segment_of};
 pub use shared_pages::pages_bytes;
 use spin::Spin;
+use standstill::{Awaits, Patience};
 use turns::{FAULT, SYNC, Why};
 
 pub use raw::leave;
@@ -575,20 +577,12 @@ impl Common {
         true
     }
 
-    /// Waits until `look` finds something, or the job fails; takes messages itself for a moment.
-    fn wait_for<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
-        let _inside = Inside::enter();
-        if let Some(found) = look(&mut self.locked()) {
-            return Ok(found);
-        }
-        self.locked().begin_waiting(&*self.carrier);
-        let found = self.wait_until(look);
-        self.locked().mailbox.end_waiting();
-        found
-    }
-
-    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> Result<T> {
-        let until = Instant::now() + self.spin;
+    fn wait_until<T>(
+        &self,
+        awaits: Option<Awaits>,
+        mut look: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<T> {
+        let (until, mut patience) = (Instant::now() + self.spin, Patience::default());
         loop {
             let mut engine = self.locked();
             if let Some(found) = look(&mut engine) {
@@ -601,6 +595,9 @@ impl Common {
                     self.take_one(Duration::ZERO);
                 }
                 continue;
+            }
+            if let Some(awaits) = awaits {
+                self.pass_round(&mut engine, awaits, &mut patience)?;
             }
             drop(self.changed.wait(engine, ROUND));
         }
