@@ -82,11 +82,16 @@ fn process() {
 }
 
 fn job(program: &Path, arguments: &str, ranks: u16, fabric: &str) -> Output {
+    launcher(program, arguments, ranks, fabric).output().unwrap()
+}
+
+fn launcher(program: &Path, arguments: &str, ranks: u16, fabric: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", LAUNCHER, "--nocapture"]).env(RANKS, ranks.to_string());
     let words = format!("{} {arguments}", program.display());
     command.env(FABRIC, fabric).env(WORDS, words.trim_end());
-    command.stdin(Stdio::null()).output().unwrap()
+    command.stdin(Stdio::null());
+    command
 }
 
 fn text(out: &Output) -> String {
@@ -128,6 +133,25 @@ fn every_program_agrees_over_a_pool() {
 #[test]
 fn every_program_agrees_in_virtual_time() {
     on("sim", &IN_VIRTUAL_TIME, &[1, 2, 4, 8]);
+}
+
+/// Locks of self-scheduled loops lie right behind those that programs may name.
+#[test]
+fn self_scheduled_loops_need_few_locks_and_say_how_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build("anl", folder.path());
+    for fabric in ["tcp", "shm"] {
+        let with = |locks: &str| {
+            let mut command = launcher(&program, "", 2, fabric);
+            command.env("LITTORAL_DSM_LOCKS", locks).output().unwrap()
+        };
+        agrees(fabric, &with("65600"));
+        let out = with("65536");
+        let said = text(&out);
+        let why = "jia_getsub: loop 0 takes lock 65536, which the job does not have; leave \
+                   LITTORAL_DSM_LOCKS unset, or set it to 65600 or more";
+        assert!(!out.status.success() && said.contains(why), "{fabric}: {said}");
+    }
 }
 
 /// Faults on pages of the other rank: with 2.1's allocation half of each block, with the port's

@@ -26,7 +26,7 @@ unsafe extern "C" {
 /// Condition variables.
 const CVS: c_int = 16;
 /// Locks that a program may use.
-const LOCKS: c_int = 1 << 16;
+pub(super) const LOCKS: c_int = 1 << 16;
 /// The names of `jia_config`'s options, whether each is done, and what is done instead.
 const OPTIONS: [(&str, Option<&str>); 5] = [
     ("HMIG, home migration,", Some("pages keep their homes")),

@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_int, c_ulong};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use littoral_dsm::Kind;
 use littoral_dsm::memory::page_bytes;
 
 use super::calls::{
-    JOINED_BY_MACRO, jia_alloc1, jia_barrier, jia_exit, jia_lock, jia_unlock, jia_wait, join,
+    JOINED_BY_MACRO, LOCKS, jia_alloc1, jia_barrier, jia_exit, jia_lock, jia_unlock, jia_wait, join,
 };
 use super::export;
 use super::life::{demand, die, need, settled};
@@ -14,7 +15,7 @@ use crate::rank::{LOOPS_MAX, Rank};
 use crate::reduce::{combine, element_bytes};
 
 /// Locks of self-scheduled loops lie behind those of programs.
-const LOOP_LOCKS: u32 = 1 << 19;
+const LOOP_LOCKS: u32 = LOCKS.cast_unsigned();
 /// Any sender, or any tag, of a message: JIAJIA's `MSG_PROC_ALL` and `MSG_TAG_ALL`.
 const ANY: c_int = -1;
 
@@ -139,6 +140,16 @@ export! {
     }
 }
 
+/// The job was given fewer locks than the library needs.
+#[cold]
+fn few_locks(number: c_int, lock: u32) -> String {
+    let least = LOOP_LOCKS as usize + LOOPS_MAX;
+    format!(
+        "loop {number} takes lock {lock}, which the job does not have; leave LITTORAL_DSM_LOCKS \
+         unset, or set it to {least} or more"
+    )
+}
+
 export! {
     /// The next number of a self-scheduled loop from 0 to `last`, or -1 when all are given; once
     /// `ranks` ranks have been told so the loop begins again.
@@ -151,7 +162,10 @@ export! {
         });
         let counter = std::ptr::with_exposed_provenance_mut::<i64>(counter);
         let lock = LOOP_LOCKS + number.cast_unsigned();
-        settled(CALL, rank.member.lock(lock));
+        let entered = rank.member.lock(lock);
+        let is_absent = entered.as_ref().is_err_and(|e| e.kind() == Kind::OutOfRange);
+        demand(!is_absent, CALL, || few_locks(number, lock));
+        settled(CALL, entered);
         // SAFETY: a word of the library's own page, under its lock.
         let next = unsafe { counter.read_volatile() };
         let given = if next <= i64::from(last) { next as c_int } else { -1 };
