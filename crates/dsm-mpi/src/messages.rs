@@ -5,8 +5,9 @@
 //! rank: beyond that `try_post` refuses, and the runtime tries again.
 //!
 //! MPI tells nothing of a rank that has died. Ranks of one machine watch each other's processes, as
-//! the runtime does on every carrier. A rank of another machine is dead when it has been silent for
-//! longer than the limit.
+//! the runtime does on every carrier. A rank of another machine, or one whose process the kernel
+//! cannot be asked about (without `/proc`, or in another process namespace), is dead when it has
+//! been silent for longer than the limit.
 //!
 //! Invariants
 //! - Bytes are received as they were sent, messages of any length that the runtime makes, in the
@@ -37,7 +38,7 @@ const LAST_MAX: Duration = Duration::from_secs(5);
 /// What is being sent, by receiver.
 type Unsent = Arc<Mutex<Vec<Vec<Post>>>>;
 
-/// How long each rank of another machine has been silent.
+/// How long each rank has been silent.
 struct Heard {
     silences: Vec<Silence>,
     beat: Instant,
@@ -183,9 +184,9 @@ impl Carrier for Messages {
             }
             heard.beat = Instant::now();
         }
-        let far = (0..self.is_near.len()).filter(|n| !self.is_near[*n]);
+        let others = (0..self.is_near.len()).filter(|n| *n != self.me.index());
         // A rank that takes nothing is noticed by its own silence.
-        far.for_each(|n| drop(self.post(node(n), Vec::new())));
+        others.for_each(|n| drop(self.post(node(n), Vec::new())));
         Ok(())
     }
     fn send_rest(&self) {
@@ -193,9 +194,12 @@ impl Carrier for Messages {
         let _ = self.send_the_last();
     }
     fn liveness(&self, rank: NodeId) -> Liveness {
-        if self.is_near[rank.index()] {
-            return Liveness::Alive;
+        match self.is_near[rank.index()] {
+            true => Liveness::Alive,
+            false => self.liveness_by_signs(rank),
         }
+    }
+    fn liveness_by_signs(&self, rank: NodeId) -> Liveness {
         let silent = locked(&self.heard).silences[rank.index()].look(Instant::now(), self.silence);
         silent.map_or(Liveness::Alive, |silent| {
             Liveness::Dead(format!("it has been silent for {} ms", silent.as_millis()))

@@ -61,6 +61,10 @@ pub trait Carrier: Send + Sync {
     fn send_rest(&self) {}
     /// Whether a rank can be reached.
     fn liveness(&self, rank: NodeId) -> Liveness;
+    /// As `liveness`, of a rank whose process the kernel of this machine cannot be asked about.
+    fn liveness_by_signs(&self, rank: NodeId) -> Liveness {
+        self.liveness(rank)
+    }
     /// Whether all that a rank whose process has ended ever sent here can be received now.
     fn has_delivered(&self, _rank: NodeId) -> bool {
         true

@@ -420,11 +420,15 @@ impl Engine {
     fn is_gone(&self, carrier: &dyn Carrier, n: usize) -> Option<(NodeId, String)> {
         use littoral_fabric::Liveness;
         let node = NodeId(u16::try_from(n).expect("invariant: ranks fit u16"));
-        let watch = self.peers[n].watch.as_ref();
-        if watch.is_some_and(|watch| watch.standing() == Standing::Ended) {
-            return Some((node, "its process ended".into()));
-        }
-        match carrier.liveness(node) {
+        let standing = self.peers[n].watch.as_ref().map(Watch::standing);
+        let liveness = match standing {
+            Some(Standing::Ended) => return Some((node, "its process ended".into())),
+            Some(Standing::Unknown) if !mutant!("dsm_signs_of_life_unasked") => {
+                carrier.liveness_by_signs(node)
+            }
+            _ => carrier.liveness(node),
+        };
+        match liveness {
             Liveness::Alive => None,
             Liveness::Dead(how) => Some((node, how)),
         }
@@ -660,6 +664,9 @@ mod tests {
         fn liveness(&self, _rank: NodeId) -> Liveness {
             Liveness::Alive
         }
+        fn liveness_by_signs(&self, _rank: NodeId) -> Liveness {
+            Liveness::Dead("it is silent".into())
+        }
         fn has_delivered(&self, _rank: NodeId) -> bool {
             self.delivered.load(Ordering::Relaxed)
         }
@@ -816,6 +823,18 @@ mod tests {
         assert_eq!(engine.missing(&carrier), []);
         carrier.delivered.store(true, Ordering::Relaxed);
         assert_eq!(engine.missing(&carrier), missing(&[0]));
+    }
+
+    /// As in a container of its own on this machine, or without `/proc`.
+    #[test]
+    fn a_rank_that_the_kernel_does_not_know_is_judged_by_its_signs_of_life() {
+        let (carrier, mut engine) = engine(2, None);
+        let own = engine.identity;
+        engine.peers[1].watch = Some(Watch::open(&own, own));
+        assert_eq!(engine.missing(&carrier), [], "rank 0 has not said who it is");
+        let unknown = Identity { machine: 0, ..own };
+        engine.peers[0].watch = Some(Watch::open(&own, unknown));
+        assert_eq!(engine.missing(&carrier), [(NodeId(0), "it is silent".to_owned())]);
     }
 
     #[test]
