@@ -9,7 +9,9 @@
 //! Invariants
 //! - A rank that begins a barrier that a leaving rank does not reach learns of it: it counts its
 //!   barrier and then looks at what it was told, what tells it notes that and then looks at the
-//!   count. Checked by `a_barrier_and_a_leave_that_do_not_meet_are_seen_from_either_side`,
+//!   count. No atomic read-modify-write orders these, which each barrier would pay for, so both may
+//!   look too early; the server therefore looks again every round. Checked by
+//!   `a_barrier_and_a_leave_that_do_not_meet_are_seen_from_either_side`,
 //!   `a_rank_that_goes_on_when_another_leaves_says_so`.
 
 use std::collections::BTreeSet;
@@ -39,31 +41,36 @@ impl Leaving {
         Leaving { begun, is_last: AtomicBool::new(false), others }
     }
 
-    /// This rank begins a barrier, and leaves at it where `is_last`; its number.
+    /// This rank begins a barrier, and leaves at it where `is_last`; its number. One thread at a
+    /// time begins barriers and takes them back.
     fn begin(&self, is_last: bool) -> u64 {
-        // This rank alone writes it, and mostly what is there.
+        // Mostly it is what is there. Who sees the barrier sees this too.
         if self.is_last.load(Ordering::Relaxed) != is_last {
-            self.is_last.store(is_last, Ordering::SeqCst);
+            self.is_last.store(is_last, Ordering::Relaxed);
         }
-        self.begun.fetch_add(1, Ordering::SeqCst) + 1
+        let number = self.begun.load(Ordering::Relaxed) + 1;
+        self.begun.store(number, Ordering::Release);
+        number
     }
 
     /// The barrier that was begun was refused.
     fn take_back(&self) {
-        let before = self.begun.fetch_sub(1, Ordering::SeqCst);
-        debug_assert!(before > 0, "a barrier that is taken back was begun");
+        let begun = self.begun.load(Ordering::Relaxed);
+        debug_assert!(begun > 0, "a barrier that is taken back was begun");
+        self.begun.store(begun - 1, Ordering::Release);
     }
 
     /// Another rank leaves at its barrier of this number; whether this one may still meet it.
     pub(super) fn hear(&self, number: u64) -> bool {
-        self.others.fetch_min(number, Ordering::SeqCst);
+        self.others.fetch_min(number, Ordering::AcqRel);
         self.may_meet_others()
     }
 
-    fn may_meet_others(&self) -> bool {
-        let others = self.others.load(Ordering::SeqCst);
-        let begun = self.begun.load(Ordering::SeqCst);
-        let leaves_there = begun == others && self.is_last.load(Ordering::SeqCst);
+    /// Whether this rank has begun no barrier that another one, which leaves, does not reach.
+    pub(super) fn may_meet_others(&self) -> bool {
+        let others = self.others.load(Ordering::Acquire);
+        let begun = self.begun.load(Ordering::Acquire);
+        let leaves_there = begun == others && self.is_last.load(Ordering::Relaxed);
         begun < others || leaves_there || mutant!("dsm_leaves_at_any_barrier")
     }
 }
@@ -150,7 +157,7 @@ impl Common {
 
     /// Fails the job, since this rank goes on behind the barrier at which another leaves.
     #[cold]
-    fn behind(&self) -> Error {
+    pub(super) fn behind(&self) -> Error {
         let _inside = Inside::enter();
         let mut engine = self.locked();
         let me = self.carrier.me();

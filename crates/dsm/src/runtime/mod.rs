@@ -675,6 +675,9 @@ impl Common {
     }
 
     fn look_around(&self) {
+        if !self.leaving.may_meet_others() {
+            return drop(self.behind());
+        }
         let shown = self.carrier.show_life();
         let mut engine = self.locked();
         engine.drain(&*self.carrier);
