@@ -8,6 +8,8 @@
 
 /// Bytes of a diff line.
 pub const LINE_BYTES: usize = 64;
+/// Bytes compared at once before their lines are: a guard mostly writes few bytes of a page.
+const BLOCK_BYTES: usize = 8 * LINE_BYTES;
 
 /// A line with changed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +41,20 @@ fn runs(changed: Changed, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> 
     })
 }
 
+/// The lines that differ: which line of the page, and its bytes before and now.
+fn changed_lines<'p>(
+    twin: &'p [u8],
+    page: &'p [u8],
+) -> impl Iterator<Item = (usize, (&'p [u8], &'p [u8]))> {
+    let blocks = twin.chunks(BLOCK_BYTES).zip(page.chunks(BLOCK_BYTES));
+    let first_lines = (0usize..).step_by(BLOCK_BYTES / LINE_BYTES);
+    let changed = first_lines.zip(blocks).filter(|(_, (old, new))| old != new);
+    changed.flat_map(|(first, (old, new))| {
+        let lines = old.chunks(LINE_BYTES).zip(new.chunks(LINE_BYTES));
+        (first..).zip(lines).filter(|(_, (old, new))| old != new)
+    })
+}
+
 impl Diff {
     /// What changed from `twin` to `page`.
     ///
@@ -46,11 +62,10 @@ impl Diff {
     /// When the two differ in length.
     pub fn between(twin: &[u8], page: &[u8]) -> Diff {
         assert_eq!(twin.len(), page.len(), "a twin is as long as its page");
-        let pairs = || twin.chunks(LINE_BYTES).zip(page.chunks(LINE_BYTES)).enumerate();
-        let differ = pairs().filter(|(_, (old, new))| old != new).count();
+        let differ = changed_lines(twin, page).count();
         let mut diff = Diff { lines: Vec::with_capacity(differ), bytes: Vec::new() };
         diff.bytes.reserve_exact((differ * LINE_BYTES).min(page.len()));
-        for (line, (old, new)) in pairs().filter(|(_, (old, new))| old != new) {
+        for (line, (old, new)) in changed_lines(twin, page) {
             let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
             let mut mask = 0;
             for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
@@ -126,17 +141,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Several blocks, the last of them and its last line cut off.
+    const PAGE_BYTES: usize = 2 * BLOCK_BYTES + LINE_BYTES + 12;
+
     proptest! {
         #![proptest_config(littoral_testing::standard())]
         #[test]
         fn applying_a_diff_to_the_twin_gives_the_page(
-            twin in proptest::collection::vec(any::<u8>(), 256),
-            writes in proptest::collection::vec((0usize..256, any::<u8>()), 0..40),
+            twin in proptest::collection::vec(any::<u8>(), PAGE_BYTES),
+            writes in proptest::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..40),
         ) {
             let mut page = twin.clone();
             for (i, b) in writes { page[i] = b; }
             let diff = Diff::between(&twin, &page);
-            prop_assert!(diff.fits(256));
+            prop_assert!(diff.fits(PAGE_BYTES));
             let mut copy = twin.clone();
             diff.apply(&mut copy);
             prop_assert_eq!(&copy, &page);
