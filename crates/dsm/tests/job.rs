@@ -243,6 +243,33 @@ fn a_full_notice_log_loses_nothing() {
     }
 }
 
+/// A log with room for four of the twenty notices of a section forgets those of the only rank that
+/// enters it, which has seen them.
+#[test]
+fn a_rank_alone_in_a_lock_keeps_its_copies_when_the_notice_log_is_full() {
+    for over in COPIES {
+        let counts = run_with(
+            over,
+            2,
+            |c| c.log_capacity = 4,
+            |mut job| {
+                let s = job.alloc_slice::<u64>(40 * 512, Homes::At(0)).unwrap();
+                for _ in 0..5 * job.rank() {
+                    let section = job.enter(L).unwrap();
+                    for page in (0..40).step_by(2) {
+                        section.write(s.part(page * 512..page * 512 + 1)).unwrap()[0] += 1;
+                    }
+                    section.leave().unwrap();
+                }
+                let counts = job.counts().protocol;
+                job.finish().unwrap();
+                counts
+            },
+        );
+        assert_eq!(counts[1].invalidations, 0, "{over:?}");
+    }
+}
+
 #[test]
 fn ranks_that_allocate_differently_are_told() {
     for (over, ranks) in [(Over::Tcp, 2), (Over::Tcp, 3), (Over::Shm, 2), (Over::Shm, 3)] {

@@ -226,6 +226,9 @@ impl<F: Frames> Rank<F> {
             let most = self.predicted_max();
             self.predicted.insert(lock, useful.iter().take(most).collect());
         }
+        // What this section tells is the log's next version, since no other rank is in one.
+        let told = u64::from(!pages.is_empty() && !mutant!("dsm_own_section_unseen"));
+        *self.seen.entry(lock).or_default() += told;
         self.waiting = Waiting::Nothing;
         out.done = true;
         let generation = self.generation;
