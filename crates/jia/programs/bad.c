@@ -84,13 +84,17 @@ int main(int argc, char **argv)
         alarm(40);
         jia_recv(buffer, 4, (jiapid + 1) % jiahosts, 3);
     }
-    if (strcmp(argv[1], "stuck") == 0) alarm(40);
+    if (strcmp(argv[1], "stuck") == 0 || strcmp(argv[1], "locked") == 0) alarm(40);
     if (jiapid != jiahosts - 1) {
         if (strcmp(argv[1], "death") == 0) atexit(jia_exit);
         if (strcmp(argv[1], "silent") == 0) jia_recv(buffer, 4, jiahosts - 1, 3);
         if (strcmp(argv[1], "unset") == 0) jia_waitcv(jiahosts - 1);
         if (strcmp(argv[1], "stuck") == 0 && jiapid == 0) jia_waitcv(jiahosts + 2);
         if (strcmp(argv[1], "stuck") == 0) jia_recv(buffer, 4, 0, 3);
+        if (strcmp(argv[1], "locked") == 0) {
+            jia_lock(4);
+            jia_waitcv(jiahosts + 2);
+        }
         if (strcmp(argv[1], "wait") == 0) jia_wait();
         jia_barrier();
         jia_barrier();
@@ -130,6 +134,7 @@ int main(int argc, char **argv)
     CASE("silent") return 0;
     CASE("unset") return 0;
     CASE("stuck") return 0;
+    CASE("locked") return 0;
     CASE("wait") return 0;
     CASE("holding") { jia_lock(4); return 0; }
     CASE("code") exit(7);

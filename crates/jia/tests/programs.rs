@@ -313,14 +313,15 @@ fn bad_input_ends_in_words() {
     });
 }
 
-/// Ranks wait for each other, and where one leaves for it: in three ranks the two that stay see one
+/// Ranks wait for each other, for a lock of one that waits, and where one leaves for it: in three ranks the two that stay see one
 /// rank leave and one that may go on. The programs end themselves where no rank sees it.
 #[test]
 fn ranks_that_wait_when_no_other_goes_on_say_so() {
     let folder = tempfile::tempdir().unwrap();
     let program = build("bad", folder.path());
-    let cases: [(&str, u16, &[&str]); 3] = [
+    let cases: [(&str, u16, &[&str]); 4] = [
         ("stuck", 3, &["condition variable 5", "message of rank 0", "rank 2 leaves the job"]),
+        ("locked", 3, &["condition variable 5", "waits for lock 4", "rank 2 leaves the job"]),
         ("ring", 3, &["waits for a message of rank"]),
         ("ring", 1, &["rank 0 waits for a message of rank 0"]),
     ];

@@ -342,6 +342,11 @@ impl<F: Frames> Rank<F> {
         self.waiting != Waiting::Nothing
     }
 
+    /// The lock whose grant is awaited.
+    pub fn awaited_lock(&self) -> Option<LockId> {
+        if let Waiting::Grant(lock) = self.waiting { Some(lock) } else { None }
+    }
+
     /// The locks held, outermost first.
     pub fn held(&self) -> impl Iterator<Item = LockId> + '_ {
         self.scopes.iter().filter_map(|s| s.lock)

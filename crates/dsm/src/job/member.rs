@@ -161,7 +161,8 @@ impl Member {
     /// Enters a section of `lock`.
     ///
     /// # Errors
-    /// `Kind::Misuse` when this rank is in one already, `Kind::OutOfRange`, `Kind::PeerLost`.
+    /// `Kind::Misuse` when this rank is in one already, or when every other rank waits too or
+    /// leaves, `Kind::OutOfRange`, `Kind::PeerLost`.
     pub fn lock(&self, lock: u32) -> Result<()> {
         let _inside = Inside::call();
         self.node.lock(&mut self.own(), LockId(lock))
@@ -220,7 +221,7 @@ impl Member {
     /// Waits for the next bytes that a rank has sent with this tag.
     ///
     /// # Errors
-    /// As `send`.
+    /// As `send`; `Kind::Misuse` when that rank leaves, or every other rank waits too or leaves.
     pub fn receive(&self, from: u16, tag: i32) -> Result<Vec<u8>> {
         self.receive_matching(Some(from), Some(tag))
     }
@@ -229,7 +230,7 @@ impl Member {
     /// came first.
     ///
     /// # Errors
-    /// As `send`.
+    /// As `receive`.
     pub fn receive_matching(&self, from: Option<u16>, tag: Option<i32>) -> Result<Vec<u8>> {
         let _inside = Inside::call();
         self.node.receive_matching(from.map(NodeId), LETTERS, tag)
@@ -274,7 +275,7 @@ impl Member {
     /// Waits until a condition variable is set.
     ///
     /// # Errors
-    /// As `set_flag`.
+    /// As `set_flag`; `Kind::Misuse` when every other rank waits too or leaves.
     pub fn wait_flag(&self, cv: u32) -> Result<()> {
         let _inside = Inside::call();
         self.node.wait_flag(cv)

@@ -64,6 +64,8 @@ pub struct DirectLocks<'f, F: ?Sized> {
     is_crowded: bool,
     /// Asked now and then while waiting, in place of the fabric's liveness.
     live: Option<&'f dyn Fn() -> Result<()>>,
+    /// Told of the rank that has waited for a lock and gets it, at both ends.
+    handed: Option<&'f dyn Fn(NodeId)>,
 }
 
 impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
@@ -71,7 +73,7 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
     pub fn new(fabric: &'f F, layout: LockLayout) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let is_crowded = usize::from(fabric.nodes()) > cores;
-        DirectLocks { fabric, layout, generation: 0, is_crowded, live: None }
+        DirectLocks { fabric, layout, generation: 0, is_crowded, live: None, handed: None }
     }
 
     /// Chooses the barrier, as every other rank must: it counts at rank 0 if `is_crowded`, else it
@@ -90,7 +92,17 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
         is_crowded: bool,
         live: &'f dyn Fn() -> Result<()>,
     ) -> Self {
-        DirectLocks { fabric, layout, generation, is_crowded, live: Some(live) }
+        DirectLocks { fabric, layout, generation, is_crowded, live: Some(live), handed: None }
+    }
+
+    /// Tells of each lock that is handed from rank to rank who gets it: the rank that hands it
+    /// over, and the one that has waited for it.
+    pub(crate) fn telling(self, handed: &'f dyn Fn(NodeId)) -> Self {
+        DirectLocks { handed: Some(handed), ..self }
+    }
+
+    fn tell(&self, to: NodeId) {
+        self.handed.iter().for_each(|handed| handed(to));
     }
 
     fn check_live(&self, doing: impl Fn() -> String) -> Result<()> {
@@ -141,6 +153,7 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
             let awaited = await_word(self.fabric, at, word, || self.check_live(doing));
             word = awaited.map_err(|e| e.at_lock(lock.0))?;
         }
+        self.tell(self.fabric.me());
         Ok(Notices::These(Vec::new()))
     }
 
@@ -157,7 +170,10 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
             _ => {
                 let next = ((found >> 16) + 1) % TICKETS;
                 let waiter = self.name_of(lock, next)?;
-                self.fabric.signal(waiter, self.layout.place(lock) + 8, next + 1).map_err(lost)
+                let place = self.layout.place(lock) + 8;
+                self.fabric.signal(waiter, place, next + 1).map_err(lost)?;
+                self.tell(waiter);
+                Ok(())
             }
         }
     }

@@ -184,6 +184,8 @@ mod tests {
                 awaits: Awaits::Flag(7),
                 sent: vec![0, 1 << 40],
                 taken: vec![2, 3],
+                handed: vec![4, 5],
+                was_handed: 6,
             }),
             Body::Combined(vec![
                 Message::DiffsApplied,
@@ -205,7 +207,7 @@ mod tests {
             &[8, 2, 0, 0, 0, 4],
             &[8, 1, 0, 0, 0, 99],
             &[10, 1, 7, 0, 0, 0, 1, 0],
-            &[10, 4, 0, 0, 0, 0, 0, 0],
+            &[10, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         ] {
             assert_eq!(Body::decode(noise).unwrap_err().kind(), Kind::Protocol);
         }

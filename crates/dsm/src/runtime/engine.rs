@@ -797,7 +797,7 @@ mod tests {
             number += 1;
             engine.take(&carrier, NodeId(0), frame).unwrap()
         };
-        let waits = Report { awaits: Awaits::Flag(1), sent: vec![0; 3], taken: vec![0; 3] };
+        let waits = engine.own_report(Awaits::Flag(1));
         let news = Taken { is_news: true, ..Taken::default() };
         assert_eq!(take(&mut engine, &Body::Report(waits.clone())), news);
         take(&mut engine, &Body::Cv { act: CvAct::Set, cv: 2 });

@@ -52,8 +52,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use littoral_base::error::Place;
-use littoral_base::mutant;
 use littoral_base::units::NodeId;
 use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
@@ -82,7 +80,7 @@ use serverless::{Serverless, Sync};
 use setup::{limit_copies, prepare, segment_of};
 pub use shared_pages::pages_bytes;
 use spin::Spin;
-use standstill::{Awaits, Patience};
+use standstill::{Awaits, Grants, Patience};
 use turns::{FAULT, SYNC, Why};
 
 pub use raw::leave;
@@ -130,6 +128,7 @@ struct Common {
     /// The program waits for the others' farewells.
     parting: AtomicBool,
     leaving: Leaving,
+    grants: Arc<Grants>,
     /// The job has failed, as the engine says.
     lost: AtomicBool,
     closing: AtomicBool,
@@ -200,6 +199,7 @@ impl Node {
         engine.tells_launcher(config.tells_launcher);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let common = Arc::new(Common {
+            grants: engine.standstill.grants(),
             engine: Mutex::new(engine),
             changed: Changes::default(),
             alone,
@@ -529,9 +529,10 @@ impl Common {
                 }
             }
         }
-        let mut engine = self.locked();
+        let (mut engine, mut patience) = (self.locked(), Patience::default());
         engine.begin_waiting(&*self.carrier);
         while self.busy.load(Ordering::Acquire) && engine.failed.is_none() {
+            self.pass_wait(&mut engine, &mut patience);
             engine = self.changed.wait(engine, ROUND);
         }
         engine.mailbox.end_waiting();
@@ -548,7 +549,7 @@ impl Common {
             return false;
         }
         let (begun, mut spin) = (Instant::now(), Spin::new(self.spin));
-        let mut sleeps = false;
+        let (mut sleeps, mut patience) = (false, Patience::default());
         while self.busy.load(Ordering::Acquire) && !self.judging.load(Ordering::Acquire) {
             let now = begun.elapsed();
             let mut timeout = Duration::ZERO;
@@ -557,6 +558,7 @@ impl Common {
                 if !std::mem::replace(&mut sleeps, true) {
                     engine.begin_waiting(&*self.carrier);
                 }
+                self.pass_wait(&mut engine, &mut patience);
                 timeout = if engine.drain(&*self.carrier) { ROUND } else { FULL };
                 drop(engine);
                 self.attends_asleep.store(true, Ordering::SeqCst);
@@ -734,27 +736,6 @@ impl Common {
         }
         if self.on_loss == OnLoss::Exit {
             self.give_up(e);
-        }
-    }
-
-    /// Ends the job for every rank; `why` unless it has failed already.
-    fn abandon(&self, why: String) {
-        let mut engine = self.locked();
-        let why = match &engine.failed {
-            Some(f) => f.text.clone(),
-            None => {
-                engine.pronounce(Kind::Misuse, &why);
-                let place = Place::default();
-                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone(), place });
-                self.lost.store(true, Ordering::Release);
-                why
-            }
-        };
-        engine.broadcast(&*self.carrier, &Body::Abort { why });
-        engine.drain(&*self.carrier);
-        // Another thread of the program may wait for its operation.
-        if !mutant!("dsm_waits_outlast_the_job") {
-            self.end_wait(&mut engine);
         }
     }
 

@@ -15,7 +15,7 @@
 //! - A rank that waits learns of the job's failure: the watching thread still runs. Checked by
 //!   `a_rank_that_is_gone_ends_who_waits_for_its_lock`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 
 use littoral_base::mutant;
@@ -25,6 +25,7 @@ use littoral_fabric::Fabric;
 
 use super::board::Board;
 use super::carrier::Carrier;
+use super::standstill::{Awaits, Patience};
 use super::{Common, environment};
 use crate::core::message::LockId;
 use crate::core::rank::{allocated_differently, in_section, not_innermost, taken_twice};
@@ -117,10 +118,10 @@ impl Road {
 
     /// Takes a lock when its turn comes.
     pub(super) fn take(&self, common: &Common, lock: LockId) -> Result<()> {
-        let waiting = Waiting::of(common);
-        let live = || waiting.look();
-        let mut side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
-        side.acquire(lock).map(drop).map_err(|e| common.explained(e))
+        let waiting = Waiting::of(common, Some(lock));
+        let (live, handed) = (|| waiting.look(), |_: NodeId| common.grants.take());
+        let side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
+        side.telling(&handed).acquire(lock).map(drop).map_err(|e| common.explained(e))
     }
 
     /// Leaves the innermost section.
@@ -136,10 +137,10 @@ impl Road {
 
     /// Gives a lock to the rank whose turn is next.
     pub(super) fn leave(&self, common: &Common, lock: LockId) -> Result<()> {
-        let waiting = Waiting::of(common);
-        let live = || waiting.look();
-        let mut side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
-        side.release(lock, &[]).map_err(|e| common.explained(e))
+        let waiting = Waiting::of(common, None);
+        let (live, handed) = (|| waiting.look(), |to: NodeId| common.grants.give(to));
+        let side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
+        side.telling(&handed).release(lock, &[]).map_err(|e| common.explained(e))
     }
 
     /// Waits for every rank, and compares what this rank has allocated with rank 0.
@@ -183,7 +184,7 @@ impl Road {
             put_line(fabric, parity, line)?;
             state.lines[parity] = line;
         }
-        let waiting = Waiting::of(common);
+        let waiting = Waiting::of(common, None);
         let live = || waiting.look();
         let is_crowded = state.is_crowded;
         // The first barrier was of the other kind, which has words of its own.
@@ -202,19 +203,26 @@ impl Road {
 /// rank get their credit: who is waited for may be sending them.
 struct Waiting<'c> {
     common: &'c Common,
+    /// The lock that the word stands for, if it does.
+    lock: Option<LockId>,
     has_begun: Cell<bool>,
+    patience: RefCell<Patience>,
 }
 
 impl<'c> Waiting<'c> {
-    fn of(common: &'c Common) -> Self {
-        Waiting { common, has_begun: Cell::new(false) }
+    fn of(common: &'c Common, lock: Option<LockId>) -> Self {
+        let patience = RefCell::default();
+        Waiting { common, lock, has_begun: Cell::new(false), patience }
     }
 
     fn look(&self) -> Result<()> {
         if !self.has_begun.replace(true) {
             self.common.locked().begin_waiting(&*self.common.carrier);
         }
-        self.common.check()
+        self.common.check()?;
+        let Some(lock) = self.lock else { return Ok(()) };
+        let mut engine = self.common.locked();
+        self.common.pass_round(&mut engine, Awaits::Lock(lock), &mut self.patience.borrow_mut())
     }
 }
 
