@@ -6,6 +6,8 @@
 //! - A byte written with the value it had is not in the diff; by scope consistency no rank may rely
 //!   on such a write against a concurrent one.
 
+use std::ops::Range;
+
 /// Bytes of a diff line.
 pub const LINE_BYTES: usize = 64;
 /// Bytes compared at once before their lines are: a guard mostly writes few bytes of a page.
@@ -41,6 +43,20 @@ fn runs(changed: Changed, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> 
     })
 }
 
+/// The bits that are set, in ascending order.
+pub(crate) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = bits.trailing_zeros() as usize;
+        bits &= bits.checked_sub(1)?;
+        Some(at)
+    })
+}
+
+/// The bytes of a line of a page.
+pub(crate) fn range_of(line: usize) -> Range<usize> {
+    line * LINE_BYTES..(line + 1) * LINE_BYTES
+}
+
 /// The lines that differ: which line of the page, and its bytes before and now.
 fn changed_lines<'p>(
     twin: &'p [u8],
@@ -65,18 +81,39 @@ impl Diff {
         let differ = changed_lines(twin, page).count();
         let mut diff = Diff { lines: Vec::with_capacity(differ), bytes: Vec::new() };
         diff.bytes.reserve_exact((differ * LINE_BYTES).min(page.len()));
-        for (line, (old, new)) in changed_lines(twin, page) {
-            let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
-            let mut mask = 0;
-            for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
-                mask |= 1 << i;
-                diff.bytes.push(*byte);
+        changed_lines(twin, page).for_each(|(line, (old, new))| diff.add(line, old, new));
+        diff.bytes.shrink_to_fit();
+        debug_assert!(diff.fits(page.len()), "a difference outside its page");
+        diff
+    }
+
+    /// As `between`, where only these lines may have changed: bit `i` set for line `i`. No other
+    /// byte is looked at.
+    ///
+    /// # Panics
+    /// When a line is not inside the two.
+    pub fn between_lines(twin: &[u8], page: &[u8], lines: u64) -> Diff {
+        let mut diff = Diff::default();
+        for line in ones(lines) {
+            let (old, new) = (&twin[range_of(line)], &page[range_of(line)]);
+            if old != new {
+                diff.add(line, old, new);
             }
-            diff.lines.push(Changed { line, mask });
         }
         diff.bytes.shrink_to_fit();
         debug_assert!(diff.fits(page.len()), "a difference outside its page");
         diff
+    }
+
+    /// Adds a line that has changed.
+    fn add(&mut self, line: usize, old: &[u8], new: &[u8]) {
+        let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
+        let mut mask = 0;
+        for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
+            mask |= 1 << i;
+            self.bytes.push(*byte);
+        }
+        self.lines.push(Changed { line, mask });
     }
 
     /// Appends a line and its changed bytes: as many as `mask` has bits, or the diff does not fit
@@ -161,6 +198,24 @@ mod tests {
             let mut by_runs = twin;
             for (at, bytes) in diff.runs() { by_runs[at..at + bytes.len()].copy_from_slice(bytes); }
             prop_assert_eq!(by_runs, page);
+        }
+
+        /// A rank that knows of each line that may have changed finds the same.
+        #[test]
+        fn lines_that_may_have_changed_suffice(
+            twin in proptest::collection::vec(any::<u8>(), 64 * LINE_BYTES),
+            writes in proptest::collection::vec((0..64 * LINE_BYTES, any::<u8>()), 0..40),
+            more: u64,
+        ) {
+            let (mut page, mut lines) = (twin.clone(), 0);
+            for (i, b) in writes {
+                page[i] = b;
+                lines |= 1 << (i / LINE_BYTES);
+            }
+            let whole = Diff::between(&twin, &page);
+            prop_assert_eq!(&Diff::between_lines(&twin, &page, lines), &whole);
+            prop_assert_eq!(&Diff::between_lines(&twin, &page, lines | more), &whole);
+            prop_assert_eq!(ones(more).map(|at| 1u64 << at).sum::<u64>(), more);
         }
 
         #[test]

@@ -16,6 +16,9 @@
 //! - `actual[page] <= allowed[page]` whenever the program runs. Checked by
 //!   `pages_are_read_only_before_their_diff_where_many_threads_write`,
 //!   `race_free_programs_agree_with_one_memory`.
+//! - A twin has every byte that the program may have written since it was made. Checked by
+//!   `a_twin_has_the_lines_that_guards_may_write_until_a_pointer_comes`,
+//!   `race_free_programs_agree_with_one_memory`.
 //! - The view is never touched by the library itself, so the library never faults. Checked by
 //!   `the_safe_interface_never_faults`, `a_repeated_section_takes_no_fault`.
 //!
@@ -27,7 +30,7 @@
 mod pooled;
 mod raw;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -39,7 +42,7 @@ pub use raw::protect::Mechanism;
 use littoral_base::mutant;
 use littoral_device::memory::LINE_BYTES;
 
-use crate::core::diff::Diff;
+use crate::core::diff::{Diff, LINE_BYTES as TWIN_LINE_BYTES, ones, range_of};
 use crate::core::frames::{Frames, Permission};
 use crate::core::message::{PageId, PageRun};
 use crate::error::{Error, Kind, Result};
@@ -53,6 +56,11 @@ pub mod foreign {
 pub(crate) use raw::map::Memory;
 use raw::map::Twins;
 use raw::protect::Protection;
+
+/// Most lines of a page whose twin is kept line by line: a word has a bit for each.
+const TWIN_LINES_MAX: usize = 64;
+/// Lines of it that are loaded one by one; of more the whole page is.
+const TWIN_LINES_FEW: u32 = 8;
 
 /// Bytes of a page on this machine; every rank of a job must have the same.
 pub fn page_bytes() -> usize {
@@ -74,6 +82,9 @@ pub struct MemoryCounts {
 pub struct Segment {
     memory: Arc<Memory>,
     twins: Option<Twins>,
+    /// Twins of which these lines alone are kept, a bit a line: pages that only guards have reached,
+    /// which say what they may write.
+    lines: BTreeMap<u32, u64>,
     /// None: a direct segment, which has no protection.
     protection: Option<Protection>,
     /// Lines of a pool take the place of memory of this rank's.
@@ -224,6 +235,7 @@ impl Segment {
             pages_max: (memory.len() / page_bytes()) as u64,
             memory: Arc::new(memory),
             twins,
+            lines: BTreeMap::new(),
             protection,
             pooled: None,
             page_bytes: page_bytes(),
@@ -313,7 +325,42 @@ impl Segment {
     /// Keeps `range` out of pages that are sent, until `show`: a thread writes there without
     /// atomics. A rank that may look at those bytes will be told to fetch the page again.
     pub(crate) fn hide(&mut self, id: u64, range: Range<usize>) {
+        let (first, end) = (range.start / self.page_bytes, range.end.div_ceil(self.page_bytes));
+        let pages = self.lines.range(first as u32..end as u32).map(|(page, _)| PageId(*page));
+        if !mutant!("dsm_later_guard_without_twin") {
+            let pages: Vec<PageId> = pages.collect();
+            pages.into_iter().for_each(|page| self.keep_lines(page, &range));
+        }
         self.hidden.push((id, range));
+    }
+
+    /// Keeps the lines of a range that the program may write from now on, in a page whose twin is
+    /// kept line by line.
+    fn keep_lines(&mut self, page: PageId, range: &Range<usize>) {
+        let start = self.at(page);
+        let within = |at: usize| at.clamp(start, start + self.page_bytes) - start;
+        let (low, high) = (within(range.start), within(range.end));
+        let Some(kept) = self.lines.get_mut(&page.0).filter(|_| low < high) else { return };
+        let twins = self.twins.as_mut().expect("invariant: a twin was kept");
+        let twin = twins.of(page.0).expect("invariant: a twin was kept");
+        let lines = low / TWIN_LINE_BYTES..high.div_ceil(TWIN_LINE_BYTES);
+        let wanted = u64::MAX >> (TWIN_LINES_MAX - lines.len()) << lines.start;
+        if *kept & wanted == 0 {
+            let all = range_of(lines.start).start..range_of(lines.end).start;
+            self.memory.load(start + all.start, &mut twin[all]);
+        } else {
+            for line in ones(wanted & !*kept) {
+                self.memory.load(start + range_of(line).start, &mut twin[range_of(line)]);
+            }
+        }
+        *kept |= wanted;
+    }
+
+    /// Keeps the rest of a twin that was kept line by line: a pointer may write any byte.
+    fn keep_whole(&mut self, page: PageId) {
+        let start = self.at(page);
+        self.keep_lines(page, &(start..start + self.page_bytes));
+        self.lines.remove(&page.0);
     }
 
     /// Keeps the pages of `range` until `show`.
@@ -333,6 +380,7 @@ impl Segment {
     /// # Errors
     /// `Kind::Environment` when the system refuses.
     pub(crate) fn raise(&mut self, page: PageId) -> Result<()> {
+        self.keep_whole(page);
         let at = page.0 as usize;
         let had =
             std::mem::replace(&mut self.viewed[at], true) && !mutant!("dsm_dropped_page_stays");
@@ -352,6 +400,7 @@ impl Segment {
     /// As `raise`.
     pub(crate) fn raise_run(&mut self, first: PageId, count: u32) -> Result<()> {
         for page in first.0 + 1..first.0 + count {
+            self.keep_whole(PageId(page));
             self.viewed[page as usize] = true;
             self.changed.insert(page);
         }
@@ -488,7 +537,16 @@ impl Frames for Segment {
         }
         let at = self.at(page);
         let twins = self.twins.as_mut().expect("invariant: nothing is written by protocol there");
-        self.memory.load(at, twins.keep(page.0));
+        let twin = twins.keep(page.0);
+        let is_small = twin.len() <= TWIN_LINES_MAX * TWIN_LINE_BYTES;
+        if !is_small || self.viewed[page.0 as usize] {
+            self.lines.remove(&page.0);
+            return self.memory.load(at, twin);
+        }
+        self.lines.insert(page.0, 0);
+        let hidden = std::mem::take(&mut self.hidden);
+        hidden.iter().for_each(|(_, range)| self.keep_lines(page, range));
+        self.hidden = hidden;
     }
 
     fn take_diff(&mut self, page: PageId) -> Diff {
@@ -496,10 +554,19 @@ impl Frames for Segment {
             return pooled.take_diff(page);
         }
         let at = self.at(page);
-        self.memory.load(at, &mut self.compared);
+        let kept = self.lines.remove(&page.0);
+        match kept.filter(|lines| lines.count_ones() <= TWIN_LINES_FEW) {
+            Some(lines) => ones(lines).map(range_of).for_each(|line| {
+                self.memory.load(at + line.start, &mut self.compared[line]);
+            }),
+            None => self.memory.load(at, &mut self.compared),
+        }
         let twins = self.twins.as_mut().expect("invariant: a twin was kept");
         let twin = twins.of(page.0).expect("invariant: a twin was kept");
-        let diff = Diff::between(twin, &self.compared);
+        let diff = match kept {
+            Some(lines) => Diff::between_lines(twin, &self.compared, lines),
+            None => Diff::between(twin, &self.compared),
+        };
         if let Err(e) = twins.free(page.0) {
             self.refused.get_or_insert(e);
         }
@@ -508,7 +575,11 @@ impl Frames for Segment {
 
     fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool {
         let twin = self.twins.as_mut().and_then(|twins| twins.of(page.0));
-        twin.is_some_and(|twin| *twin == *bytes)
+        let kept = self.lines.get(&page.0);
+        twin.is_some_and(|twin| match kept {
+            Some(lines) => ones(*lines).map(range_of).all(|l| twin[l.clone()] == bytes[l]),
+            None => *twin == *bytes,
+        })
     }
 
     fn twins(&self) -> usize {
@@ -585,6 +656,50 @@ mod tests {
             segment.lower().unwrap();
             assert_eq!(segment.actual, [then], "many threads: {many}");
         }
+    }
+
+    /// Stores that no guard covers stand for what a program cannot do before its pointer has come.
+    #[test]
+    fn a_twin_has_the_lines_that_guards_may_write_until_a_pointer_comes() {
+        if page_bytes() > TWIN_LINES_MAX * TWIN_LINE_BYTES {
+            return;
+        }
+        let page = PageId(1);
+        let mut segment = Segment::private(2 * page_bytes(), Some(Mechanism::Mprotect)).unwrap();
+        segment.extend(2);
+        let store = |segment: &Segment, at: usize| {
+            segment.memory.store(page_bytes() + at, &[9]);
+        };
+        let changed = |segment: &mut Segment| -> Vec<usize> {
+            segment.take_diff(page).runs().map(|(at, bytes)| at + bytes.len() - 1).collect()
+        };
+        // One guard over the border of two pages before the twin is made, two after it.
+        segment.hide(1, page_bytes() - 8..page_bytes() + 8);
+        segment.keep_twin(page);
+        store(&segment, 7);
+        segment.hide(2, page_bytes() + 130..page_bytes() + 140);
+        store(&segment, 135);
+        segment.hide(3, page_bytes() + 140..page_bytes() + 260);
+        for at in [150, 199, 259, 1000] {
+            store(&segment, at);
+        }
+        let mut bytes = vec![0; page_bytes()];
+        segment.memory.load(page_bytes(), &mut bytes);
+        assert!(!segment.is_twin(page, &bytes));
+        bytes[..260].fill(0);
+        assert!(segment.is_twin(page, &bytes), "its other lines are not compared");
+        assert_eq!(changed(&mut segment), [7, 135, 150, 199, 259]);
+        (1..4).for_each(|id| segment.show(id));
+
+        segment.keep_twin(page);
+        segment.allow(page, Permission::Write);
+        segment.raise(page).unwrap();
+        store(&segment, 2000);
+        assert_eq!(changed(&mut segment), [2000]);
+        segment.keep_twin(page);
+        store(&segment, 2000);
+        store(&segment, 3000);
+        assert_eq!(changed(&mut segment), [3000], "a pointer has come once");
     }
 
     #[test]
