@@ -17,12 +17,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use littoral_base::error::Place;
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::control::{Body, LEAVES};
-use super::engine::Failure;
 use super::{Common, Inside, Node, Own};
 use crate::core::rank::in_section;
 use crate::error::{Error, Kind, Result};
@@ -155,27 +153,6 @@ impl Common {
             self.leaving.take_back();
         }
         done
-    }
-
-    /// Ends the job for every rank; `why` unless it has failed already.
-    pub(super) fn abandon(&self, why: String) {
-        let mut engine = self.locked();
-        let why = match &engine.failed {
-            Some(f) => f.text.clone(),
-            None => {
-                engine.pronounce(Kind::Misuse, &why);
-                let place = Place::default();
-                engine.failed = Some(Failure { kind: Kind::PeerLost, text: why.clone(), place });
-                self.lost.store(true, Ordering::Release);
-                why
-            }
-        };
-        engine.broadcast(&*self.carrier, &Body::Abort { why });
-        engine.drain(&*self.carrier);
-        // Another thread of the program may wait for its operation.
-        if !mutant!("dsm_waits_outlast_the_job") {
-            self.end_wait(&mut engine);
-        }
     }
 
     /// Fails the job, since this rank goes on behind the barrier at which another leaves.

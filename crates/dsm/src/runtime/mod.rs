@@ -28,6 +28,7 @@ pub mod carrier;
 mod changes;
 mod config;
 mod control;
+mod ending;
 mod engine;
 mod farewell;
 mod guards;
@@ -46,6 +47,7 @@ mod shared_pages;
 mod spin;
 mod standstill;
 mod turns;
+mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +62,6 @@ use crate::core::message::{LockId, PageId};
 use crate::core::rank::{Counts, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
-use crate::turn::Ask;
 use allocate::Made;
 use board::Board;
 pub(crate) use board::{board_bytes, has_joined, has_left, suspects};
@@ -69,7 +70,7 @@ use changes::Changes;
 pub use config::{CACHE_DEFAULT, CACHE_MIN, Config, OnLoss};
 use control::Body;
 pub(crate) use engine::waiting_for;
-use engine::{Engine, Failure, Taken};
+use engine::{Engine, Taken};
 pub(crate) use farewell::MARK;
 pub use inside::Inside;
 use leaving::{Leaving, left_behind};
@@ -80,8 +81,9 @@ use serverless::{Serverless, Sync};
 use setup::{limit_copies, prepare, segment_of};
 pub use shared_pages::pages_bytes;
 use spin::Spin;
-use standstill::{Awaits, Grants, Patience};
+use standstill::{Awaits, Grants};
 use turns::{FAULT, SYNC, Why};
+use waiting::Patience;
 
 pub use raw::leave;
 pub(crate) use raw::without_signals;
@@ -714,35 +716,6 @@ impl Common {
         if let Some(e) = engine.grace_period_over() {
             self.fail(&mut engine, &e);
         }
-    }
-
-    /// The job is lost: nothing of this rank goes on, and the others are told.
-    fn fail(&self, engine: &mut Engine, e: &Error) {
-        if engine.failed.is_some() {
-            return;
-        }
-        let text = e.to_string();
-        let mut place = e.place().clone();
-        place.rank.get_or_insert(self.carrier.me());
-        engine.failed = Some(Failure { kind: e.kind(), text: text.clone(), place });
-        self.lost.store(true, Ordering::Release);
-        engine.pronounce(e.kind(), &text);
-        engine.broadcast(&*self.carrier, &Body::Abort { why: text });
-        engine.drain(&*self.carrier);
-        self.end_wait(engine);
-        if let Some(turns) = self.carrier.turns() {
-            // It carries the abort; a conductor that is gone needs none.
-            let _ = turns.give(Ask::Leave);
-        }
-        if self.on_loss == OnLoss::Exit {
-            self.give_up(e);
-        }
-    }
-
-    /// Ends the process: where the program computes, or faults, there is no caller to tell.
-    fn give_up(&self, e: &Error) -> ! {
-        say(&format!("littoral dsm: rank {}: {e}", self.carrier.me()));
-        leave(i32::from(e.class().exit_code()))
     }
 
     /// A fault of the program at `offset` of the view, on the thread that faulted.

@@ -25,7 +25,8 @@ use littoral_fabric::Fabric;
 
 use super::board::Board;
 use super::carrier::Carrier;
-use super::standstill::{Awaits, Patience};
+use super::standstill::Awaits;
+use super::waiting::Patience;
 use super::{Common, environment};
 use crate::core::message::LockId;
 use crate::core::rank::{allocated_differently, in_section, not_innermost, taken_twice};
