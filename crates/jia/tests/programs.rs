@@ -313,8 +313,9 @@ fn bad_input_ends_in_words() {
     });
 }
 
-/// Ranks wait for each other, for a lock of one that waits, and where one leaves for it: in three ranks the two that stay see one
-/// rank leave and one that may go on. The programs end themselves where no rank sees it.
+/// Ranks wait for each other, for a lock of one that waits, and where one leaves for it: in three
+/// ranks the two that stay see one rank leave and one that may go on. The programs end themselves
+/// where no rank sees it.
 #[test]
 fn ranks_that_wait_when_no_other_goes_on_say_so() {
     let folder = tempfile::tempdir().unwrap();
