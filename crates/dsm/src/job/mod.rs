@@ -331,8 +331,8 @@ impl Job {
     /// Enters a section of `lock`: what earlier sections of it wrote is seen here.
     ///
     /// # Errors
-    /// `Kind::OutOfRange` for a lock the job has not, `Kind::Misuse` when every other rank waits too
-    /// or leaves, `Kind::PeerLost`.
+    /// `Kind::OutOfRange` for a lock the job has not, `Kind::Misuse` when every other rank waits
+    /// too or leaves, `Kind::PeerLost`.
     pub fn enter(&mut self, lock: LockId) -> Result<Section<'_>> {
         self.seat.lock(lock)?;
         Ok(Section { seat: &self.seat, lock, open: true })

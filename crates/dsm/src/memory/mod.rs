@@ -82,8 +82,8 @@ pub struct MemoryCounts {
 pub struct Segment {
     memory: Arc<Memory>,
     twins: Option<Twins>,
-    /// Twins of which these lines alone are kept, a bit a line: pages that only guards have reached,
-    /// which say what they may write.
+    /// Twins of which these lines alone are kept, a bit a line: of pages that only guards have
+    /// reached, which say what they may write.
     lines: BTreeMap<u32, u64>,
     /// None: a direct segment, which has no protection.
     protection: Option<Protection>,
