@@ -148,7 +148,7 @@ fn deletions_go_on_where_inserts_have_filled_the_other_zones() {
             Err(e) => break e,
         }
         more.push(k);
-        if more.len() % 40 == 0 {
+        if more.len().is_multiple_of(40) {
             index.sync().unwrap();
         }
     };

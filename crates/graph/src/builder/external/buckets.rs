@@ -353,7 +353,7 @@ mod tests {
         }
         // What is in memory is of one size per bucket, however many chunks that has.
         let Settled { buckets: Buckets { spill: _, chunks, rest, chunk: _ }, ends } = &settled;
-        let (chunks, ends): (&[(u64, u64)], &[(u64, usize)]) = (chunks, ends);
+        let (chunks, ends): (&[(_, _)], &[(_, _)]) = (chunks, ends);
         assert_eq!((chunks.len(), ends.len(), rest.capacity()), (3, 3, 0));
     }
 
