@@ -283,6 +283,14 @@ unsafe extern "C" fn on_fault(signal: i32, _: *mut libc::siginfo_t, context: *mu
     }
 }
 
+/// MXCSR.
+pub(crate) fn float_control() -> u32 {
+    let mut now = 0u32;
+    // SAFETY: the instruction writes the local alone.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut now, options(nostack)) };
+    now
+}
+
 /// Processor time of this thread, in nanoseconds.
 pub(crate) fn thread_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

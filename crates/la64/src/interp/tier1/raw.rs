@@ -2,7 +2,7 @@
 //!
 //! - The calls get the address of the [`Cpu`] whose code runs; nothing else refers to it meanwhile,
 //!   because the dispatch loop handed its only reference to [`enter`].
-//! - They run under the guest's MXCSR and compute with integers alone.
+//! - They run under the host's MXCSR, as all compiled code must. Checked by `answer`.
 #![allow(unsafe_code)]
 
 use super::super::raw::Alone;
@@ -17,6 +17,9 @@ use std::sync::atomic::AtomicBool;
 /// What the calls answer when the block goes on.
 const GO_ON: i64 = -1;
 
+/// Bits of MXCSR that are no flags.
+const CONTROL: u32 = !0x3f;
+
 fn leave(exit: u32, retired: u64) -> i64 {
     // Exits here are near the end of u32, so the sum would be negative: one bit less is enough.
     (u64::from(exit & 0x7fff_ffff) << 32 | retired) as i64
@@ -28,6 +31,11 @@ pub(super) fn full_exit(exit: u32) -> u32 {
 }
 
 fn answer(alone: &Alone, cpu: &mut Cpu) -> i64 {
+    debug_assert_eq!(
+        crate::jit::raw::float_control() & CONTROL,
+        cpu.frame.host_control & CONTROL,
+        "compiled code runs under the host's MXCSR"
+    );
     match alone.run(cpu) {
         (Exit::Direct, _) => GO_ON,
         (Exit::Trap, retired) => leave(exit::TRAP, retired),

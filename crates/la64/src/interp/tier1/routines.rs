@@ -166,18 +166,18 @@ pub(super) fn call(asm: &mut Asm, spilled: usize, what: Call, pins: &Pins) -> us
     if !(what == Call::Slow && mutant!("la64_pins_left_at_faults")) {
         pins.spill(asm);
     }
-    let control = what == Call::Control;
-    if control {
-        asm.stmxcsr(layout::GUEST_CONTROL);
+    // Compiled Rust computes with floating-point instructions where the source has integers alone: a
+    // shift of lanes by `cvttps2dq`, which raises flags of the guest's, or faults.
+    asm.stmxcsr(layout::GUEST_CONTROL);
+    if !mutant!("la64_tier_0_runs_as_the_guest") {
+        asm.ldmxcsr(layout::HOST_CONTROL);
     }
     asm.op(LEA, true, RDI, Mem::at(STATE, -layout::BIAS));
     let argument = if what == Call::Slow { RDX } else { RAX };
     asm.op(MOV, true, RSI, argument);
     // Not by its address, which another process has elsewhere.
     asm.unary(CALL_RM, false, layout::helper(what as usize));
-    if control {
-        asm.ldmxcsr(layout::GUEST_CONTROL);
-    }
+    asm.ldmxcsr(layout::GUEST_CONTROL);
     asm.op(TEST, true, RAX, RAX);
     let leaves = asm.jump_near(Some(Cond::Ns));
     pins.reload(asm);
