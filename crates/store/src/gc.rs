@@ -5,8 +5,9 @@
 //!
 //! The collector runs when an operation has no room, until it has: the zones that operations leave
 //! ([`crate::room`]) are what it moves pages into. It does not run earlier, because live pages of a
-//! zone only become fewer: what is not copied now may never have to be. Its work is paced by the
-//! writes that need the room, one zone at a time. A host that is full asks earlier where its blocks
+//! zone only become fewer: what is not copied now may never have to be. Overwrites are the
+//! exception ([`Store::would_fill_moved_zones`]). Its work is paced by the writes that need the
+//! room, one zone at a time. A host that is full asks earlier where its blocks
 //! are larger than the store's, for zones that pay. Where a power cut inside a collection left no
 //! empty zone, [`crate::regain`] gets one back before anything else is done.
 //!

@@ -75,6 +75,12 @@ impl<D: ZonedDevice> Store<D> {
         all.saturating_sub(self.live_blocks() + kept)
     }
 
+    /// Whether the next page that an operation writes often would be put among moved ones: its own
+    /// zone is full, and every empty zone is the collector's.
+    pub fn would_fill_moved_zones(&self) -> bool {
+        self.space.empty_zones() <= self.space.kept && self.space.is_hot_zone_full()
+    }
+
     /// Whether less than an eighth of the sequential blocks may become live.
     pub fn is_tight(&self) -> bool {
         self.spare_blocks(Demand::Insert) * 8 < self.space.writable_blocks()

@@ -421,6 +421,12 @@ impl Space {
         open.iter().map(room).sum()
     }
 
+    /// Whether pages that are written often have a zone of their own, and no page fits it.
+    pub(crate) fn is_hot_zone_full(&self) -> bool {
+        let [hot, moved] = [Purpose::Engine(Heat::Hot), Purpose::Collect].map(|p| self.head(p));
+        hot != moved && self.heads[hot].is_none_or(|z| self.zones[&z].room() == 0)
+    }
+
     /// Blocks of a zone; the least of them, where they differ.
     pub(crate) fn zone_capacity(&self) -> u64 {
         self.zone_capacity

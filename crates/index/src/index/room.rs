@@ -195,7 +195,7 @@ impl<D: ZonedDevice> Index<D> {
         if demand == Demand::Insert {
             self.make_spare_blocks(sequential)?;
         }
-        self.make_sequential_room(sequential)?;
+        self.make_sequential_room(sequential, demand)?;
         let has_both = |store: &Store<D>| {
             store.has_conventional_room(conventional, demand)
                 && store.has_sequential_room(sequential)
@@ -273,10 +273,20 @@ impl<D: ZonedDevice> Index<D> {
         Ok(true)
     }
 
-    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer
-    /// live pages, so fewer are copied.
-    fn make_sequential_room(&mut self, pages: u64) -> Result<()> {
+    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer live
+    /// pages, so fewer are copied. For an overwrite one is emptied, by cost-benefit, already when
+    /// its pages would else fill up a zone of moved ones: pages that are written often stay apart
+    /// from those that are not, which leaves more garbage in fewer zones.
+    fn make_sequential_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
         let pages = if mutant!("index_collects_early") { 16 * pages } else { pages };
+        let apart = demand == Demand::Update && !mutant!("index_overwrites_fill_moved_zones");
+        if apart && self.store_ref().would_fill_moved_zones() {
+            match self.collect(false) {
+                Err(e) if !is_damage(&e) => return Err(e),
+                // Room does not depend on it.
+                _ => {}
+            }
+        }
         if self.collect_until(pages)? { Ok(()) } else { Err(no_room()) }
     }
 
