@@ -90,8 +90,10 @@ impl<D: ZonedDevice> Store<D> {
             }
             Err(e) if matches!(e.kind(), Kind::Foreign | Kind::Corrupt) => {
                 // A creation that ended before its first superblock has its redo log's zone here.
+                // Where superblocks may have been, the log may be all that is left of a store.
                 let cut = e.place().zone.filter(|_| e.kind() == Kind::Foreign);
-                if cut.is_some_and(|zone| written(&*dev).is_ok_and(|all| all == [ZoneId(zone)])) {
+                let is_alone = |zone| written(&*dev).is_ok_and(|all| all == [ZoneId(zone)]);
+                if cut.is_some_and(is_alone) && superblock::is_blank(&*dev)? {
                     empty(dev, |_| true)?;
                 }
                 Ok(None)

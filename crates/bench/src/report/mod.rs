@@ -137,7 +137,12 @@ mod tests {
     }
 
     fn saved() -> Saved {
-        Saved { run: run(), build: String::new(), options: Asked::default(), is_complete: true }
+        Saved {
+            run: run(),
+            build: "unknown".to_owned(),
+            options: Asked::default(),
+            is_complete: true,
+        }
     }
 
     fn study() -> Study {

@@ -34,7 +34,7 @@ use super::carrier::Carrier;
 use super::control::{Body, CvAct, LEAVES, combine};
 use super::farewell::Farewell;
 use super::guards::Guards;
-use super::leaving::Leavers;
+use super::leavers::Leavers;
 use super::link::Link;
 use super::mailbox::Mailbox;
 use super::standstill::{Awaits, Report, Standstill};

@@ -14,7 +14,6 @@
 //!   `a_barrier_and_a_leave_that_do_not_meet_are_seen_from_either_side`,
 //!   `a_rank_that_goes_on_when_another_leaves_says_so`.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use littoral_base::mutant;
@@ -72,38 +71,6 @@ impl Leaving {
         let begun = self.begun.load(Ordering::Acquire);
         let leaves_there = begun == others && self.is_last.load(Ordering::Relaxed);
         begun < others || leaves_there || mutant!("dsm_leaves_at_any_barrier")
-    }
-}
-
-/// The other ranks that have said that they leave; they send the program nothing more.
-pub(super) struct Leavers {
-    others_count: usize,
-    said: BTreeSet<NodeId>,
-}
-
-impl Leavers {
-    /// None yet, of so many ranks.
-    pub(super) fn among(ranks: u16) -> Self {
-        Leavers { others_count: usize::from(ranks) - 1, said: BTreeSet::new() }
-    }
-
-    pub(super) fn add(&mut self, rank: NodeId) {
-        self.said.insert(rank);
-        debug_assert!(self.said.len() <= self.others_count, "no rank hears itself");
-    }
-
-    pub(super) fn has(&self, rank: NodeId) -> bool {
-        self.said.contains(&rank)
-    }
-
-    /// Whether there are other ranks and each has said so.
-    pub(super) fn are_all(&self) -> bool {
-        self.others_count > 0 && self.said.len() == self.others_count
-    }
-
-    /// The lowest of them.
-    pub(super) fn first(&self) -> Option<NodeId> {
-        self.said.first().copied()
     }
 }
 

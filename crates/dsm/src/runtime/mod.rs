@@ -33,6 +33,7 @@ mod engine;
 mod farewell;
 mod guards;
 mod inside;
+mod leavers;
 mod leaving;
 mod lend;
 mod link;

@@ -273,10 +273,10 @@ impl<D: ZonedDevice> Index<D> {
         Ok(true)
     }
 
-    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer live
-    /// pages, so fewer are copied. For an overwrite one is emptied, by cost-benefit, already when
-    /// its pages would else fill up a zone of moved ones: pages that are written often stay apart
-    /// from those that are not, which leaves more garbage in fewer zones.
+    /// Collects zones, but only when there is no room: a zone that is emptied later holds fewer
+    /// live pages, so fewer are copied. For an overwrite one is emptied, by cost-benefit, already
+    /// when its pages would else fill up a zone of moved ones: pages that are written often stay
+    /// apart from those that are not, which leaves more garbage in fewer zones.
     fn make_sequential_room(&mut self, pages: u64, demand: Demand) -> Result<()> {
         let pages = if mutant!("index_collects_early") { 16 * pages } else { pages };
         let apart = demand == Demand::Update && !mutant!("index_overwrites_fill_moved_zones");

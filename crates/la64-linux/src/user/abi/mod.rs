@@ -167,8 +167,9 @@ pub(super) struct Abi {
     /// The code of the signal for an illegal instruction, whose address comes with it unless the
     /// kernel names none.
     pub(super) illegal_code: i32,
-    /// The code of the signal for an access to a guard that `madvise` made: the kernels of LoongArch
-    /// and MIPS say that the page's rights refuse it, that of x86-64 that there is no page.
+    /// The code of the signal for an access to a guard that `madvise` made: the kernels of
+    /// LoongArch and MIPS say that the page's rights refuse it, that of x86-64 that there is no
+    /// page.
     pub(super) guard_code: i32,
     /// The code of the signal for a jump to an address that is no multiple of `alignment`. A kernel
     /// that names no place here names none for an unaligned access either.

@@ -166,8 +166,8 @@ pub(super) fn call(asm: &mut Asm, spilled: usize, what: Call, pins: &Pins) -> us
     if !(what == Call::Slow && mutant!("la64_pins_left_at_faults")) {
         pins.spill(asm);
     }
-    // Compiled Rust computes with floating-point instructions where the source has integers alone: a
-    // shift of lanes by `cvttps2dq`, which raises flags of the guest's, or faults.
+    // Compiled Rust computes with floating-point instructions where the source has integers alone:
+    // a shift of lanes by `cvttps2dq`, which raises flags of the guest's, or faults.
     asm.stmxcsr(layout::GUEST_CONTROL);
     if !mutant!("la64_tier_0_runs_as_the_guest") {
         asm.ldmxcsr(layout::HOST_CONTROL);
