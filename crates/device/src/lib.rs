@@ -15,6 +15,7 @@
 pub mod error;
 pub mod flash;
 pub mod memory;
+pub mod naming;
 pub mod nand;
 mod owned_file;
 pub mod pmem;

@@ -16,21 +16,20 @@
 //! - A file that was published is named durably: its directory is synchronised. Checked by
 //!   `creation_synchronises_the_file_and_its_folder`.
 
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use littoral_base::mutant;
 use littoral_base::names::{folder_of, name_durably};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, fallocate, linkat, renameat_with};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, linkat};
 use rustix::io::Errno;
 
 use super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
+use crate::naming::{draft_of, rename_new};
 
 /// A file that has not got its name yet; see the module's page.
 #[derive(Debug)]
@@ -43,9 +42,6 @@ pub struct Draft {
     unnamed: Option<File>,
     is_renamed: bool,
 }
-
-/// Keeps drafts of one process apart.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn exists(path: &Path) -> Error {
     Error::new(Kind::Exists, format!("{}: exists already; nothing changed", path.display()))
@@ -85,10 +81,8 @@ impl Draft {
 
     /// A file under a name of its own.
     fn named(path: &Path) -> Result<(Draft, File)> {
-        let mut name = OsString::from(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.{}.new", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         let is_final = mutant!("device_draft_has_the_final_name");
-        let draft = if is_final { path.to_owned() } else { path.with_file_name(name) };
+        let draft = if is_final { path.to_owned() } else { draft_of(path) };
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&draft);
         let file = file.map_err(|e| failed("create", path, e))?;
         Ok((Draft { path: path.to_owned(), draft, unnamed: None, is_renamed: false }, file))
@@ -107,7 +101,7 @@ impl Draft {
     pub fn publish(mut self) -> Result<()> {
         let named = match &self.unnamed {
             Some(_) => name(&self.draft, &self.path).map(|()| false),
-            None => rename(&self.draft, &self.path),
+            None => rename_new(&self.draft, &self.path),
         };
         self.is_renamed = named.map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => exists(&self.path),
@@ -145,15 +139,6 @@ fn write_zeros(mut file: &File, len: u64) -> io::Result<()> {
 /// Gives the file behind a descriptor, as `/proc` shows it, a name that no file has.
 fn name(descriptor: &Path, to: &Path) -> io::Result<()> {
     linkat(CWD, descriptor, CWD, to, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
-}
-
-/// Gives a file a name that no file has. Whether its old name is gone.
-fn rename(from: &Path, to: &Path) -> io::Result<bool> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can refuse to replace: a second name is refused by all.
-        Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(from, to).map(|()| false),
-        renamed => renamed.map(|()| true).map_err(io::Error::from),
-    }
 }
 
 impl Drop for Draft {

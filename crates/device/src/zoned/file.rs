@@ -27,6 +27,7 @@ use littoral_base::units::{Lba, ZoneId};
 
 use super::emulated::{Emulated, Medium};
 use super::host::Host;
+pub use super::sparse::MAGIC;
 use super::sparse::{self, HEADER_BYTES, RECORD_BYTES, Reading, data_offset, encode_record};
 use super::zones::{Geometry, Zone, ZoneTable};
 use super::{ZoneKind, ZoneState};

@@ -28,7 +28,8 @@ use crate::error::{Error, Kind, Result};
 
 pub(super) const HEADER_BYTES: usize = 4096;
 pub(super) const RECORD_BYTES: usize = 32;
-const MAGIC: &[u8; 8] = b"LITZONED";
+/// What the file of a device begins with.
+pub const MAGIC: &[u8; 8] = b"LITZONED";
 const VERSION: u32 = 2;
 const COPY_BYTES: usize = 512;
 const DATA_ALIGN: u64 = 1 << 20;

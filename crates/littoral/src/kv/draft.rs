@@ -10,25 +10,19 @@
 //! - Nothing that exists is replaced, and no draft is removed that a process is filling: it is
 //!   locked. Checked by `drafts_that_are_filled_and_other_files_are_kept`.
 
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use littoral_base::mutant;
 use littoral_base::names::folder_of;
+use littoral_device::naming::{draft_of, is_draft_of, rename_new};
 use littoral_device::try_lock;
+use littoral_device::zoned::file::MAGIC;
 use littoral_index::backup::name_durably;
 use littoral_index::{Error, Kind, Result};
 
 use super::{device_error, failed};
-
-/// What a device file begins with, or zeros while its header is not written.
-const MAGIC: &[u8; 8] = b"LITZONED";
-
-/// Keeps drafts of one process apart.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A device file that has not got its name yet; see the module's page.
 #[derive(Debug)]
@@ -50,10 +44,8 @@ impl Draft {
     ) -> Result<(Draft, T)> {
         vacant(path)?;
         remove_left(path);
-        let mut name = OsString::from(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.{}.new", std::process::id(), NEXT.fetch_add(1, Relaxed)));
         let is_final = mutant!("kv_device_filled_under_its_name");
-        let draft = if is_final { path.to_owned() } else { path.with_file_name(name) };
+        let draft = if is_final { path.to_owned() } else { draft_of(path) };
         let made = make(&draft).inspect_err(|e| {
             if e.kind() != littoral_device::Kind::Exists {
                 let _ = std::fs::remove_file(&draft);
@@ -75,10 +67,10 @@ impl Draft {
     /// `Kind::Exists` when a file of that name was made meanwhile, `Kind::Io`; no file of ours is
     /// left then.
     pub(super) fn publish(self) -> Result<PathBuf> {
-        match std::fs::hard_link(&self.draft, &self.path) {
-            Ok(()) => {}
+        match rename_new(&self.draft, &self.path) {
+            Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Err(exists(&self.path)),
-            // Not every file system has second names.
+            // Not every file system can refuse to replace, or has second names.
             Err(_) => {
                 vacant(&self.path)?;
                 let renamed = std::fs::rename(&self.draft, &self.path);
@@ -121,16 +113,6 @@ fn remove_left(path: &Path) {
     }
 }
 
-/// Whether a file's name is one that [`Draft::make`] gives drafts of `path`.
-fn is_draft_of(path: &Path, left: &Path) -> bool {
-    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-    let (Some(path), Some(left)) = (name(path), name(left)) else { return false };
-    let between = left.strip_prefix(&path).and_then(|rest| rest.strip_suffix(".new"));
-    let Some(numbers) = between.and_then(|rest| rest.strip_prefix('.')) else { return false };
-    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
-    numbers.split_once('.').is_some_and(|(process, n)| is_number(process) && is_number(n))
-}
-
 /// Removes a draft that no process has locked.
 fn remove_if_left(left: &Path) -> std::io::Result<()> {
     if !left.symlink_metadata()?.is_file() {
@@ -139,6 +121,7 @@ fn remove_if_left(left: &Path) -> std::io::Result<()> {
     let mut file = OpenOptions::new().read(true).write(true).open(left)?;
     try_lock(&file, true)?;
     let mut begin = Vec::new();
+    // Zeros while its header is not written.
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     if begin != MAGIC && begin.iter().any(|&b| b != 0) {
         return Err(ErrorKind::InvalidData.into());
