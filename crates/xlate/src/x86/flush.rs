@@ -51,20 +51,13 @@ fn vector(state: &State, n: u8) -> [u64; 2] {
 
 /// The second operand, zeros above what memory gives.
 fn source(cpu: &Cpu, inst: &Inst) -> Result<[u64; 2], Event> {
-    let wide = |at: u64| match cpu.window.load::<u64>(at) {
-        Some(value) => Ok(value),
-        // It says which byte is missing.
-        None => load(cpu, at).map(u64::from_le_bytes),
-    };
+    let wide = |at: u64| load(cpu, at).map(u64::from_le_bytes);
     match inst.operand(1) {
         Operand::Xmm(n) => Ok(vector(&cpu.state, n)),
         Operand::Mem(m) => {
             let at = address(&cpu.state, &m);
             match m.size {
-                4 => match cpu.window.load::<u32>(at) {
-                    Some(value) => Ok([value.into(), 0]),
-                    None => load(cpu, at).map(|bytes| [u32::from_le_bytes(bytes).into(), 0]),
-                },
+                4 => load(cpu, at).map(|bytes| [u32::from_le_bytes(bytes).into(), 0]),
                 8 => Ok([wide(at)?, 0]),
                 _ if !at.is_multiple_of(16) => Err(Event::Privileged),
                 _ => Ok([wide(at)?, wide(at.wrapping_add(8))?]),
