@@ -7,9 +7,9 @@
 //! ([`crate::room`]) are what it moves pages into. It does not run earlier, because live pages of a
 //! zone only become fewer: what is not copied now may never have to be. Overwrites are the
 //! exception ([`Store::would_fill_moved_zones`]). Its work is paced by the writes that need the
-//! room, one zone at a time. A host that is full asks earlier where its blocks
-//! are larger than the store's, for zones that pay. Where a power cut inside a collection left no
-//! empty zone, [`crate::regain`] gets one back before anything else is done.
+//! room, one zone at a time. A host that is full asks earlier where its blocks are larger than the
+//! store's, for zones that pay. Where a power cut inside a collection left no empty zone,
+//! [`crate::regain`] gets one back before anything else is done.
 //!
 //! A zone with a live page that cannot be moved cannot be emptied: the page cannot be read, or one
 //! that leads to it cannot be. Such a zone is left alone until its pages were replaced or the store

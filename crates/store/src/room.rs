@@ -75,10 +75,11 @@ impl<D: ZonedDevice> Store<D> {
         all.saturating_sub(self.live_blocks() + kept)
     }
 
-    /// Whether the next page that an operation writes often would be put among moved ones: its own
-    /// zone is full, and every empty zone is the collector's.
+    /// Whether the next page that an operation writes often would be put among moved ones, and
+    /// emptying a zone pays: its own zone is full, and every empty zone is the collector's.
     pub fn would_fill_moved_zones(&self) -> bool {
-        self.space.empty_zones() <= self.space.kept && self.space.is_hot_zone_full()
+        let is_next = self.space.empty_zones() <= self.space.kept && self.space.is_hot_zone_full();
+        is_next && self.space.paying().next().is_some()
     }
 
     /// Whether less than an eighth of the sequential blocks may become live.

@@ -1,4 +1,4 @@
-//! The ranks that leave the job: they send the program of this one nothing more.
+//! Which other ranks leave the job.
 
 use std::collections::BTreeSet;
 
