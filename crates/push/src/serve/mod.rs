@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use littoral_base::clock::{Clock as _, WallClock};
 use littoral_base::mutant;
+use littoral_base::names::folder_of;
 use littoral_base::units::Picos;
 use littoral_device::try_lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -109,9 +110,8 @@ fn locked_folder(path: &Path) -> Result<Option<File>> {
     if mutant!("push_sockets_without_lock") {
         return Ok(None);
     }
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     // What is wrong with the folder is said when the socket is made.
-    let Ok(folder) = File::open(parent.unwrap_or(Path::new("."))) else { return Ok(None) };
+    let Ok(folder) = File::open(folder_of(path)) else { return Ok(None) };
     for _ in 0..LOCK_TRIES {
         match try_lock(&folder, true) {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
