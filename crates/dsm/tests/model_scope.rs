@@ -5,7 +5,7 @@
 mod common;
 
 use common::Step::{self, Barrier, Increment, Lock, Read, Unlock, Write};
-use common::{Job, Move};
+use common::{Job, Move, Way};
 use littoral_dsm::core::rank::Shape;
 use stateright::{Checker, Model, Property};
 
@@ -60,8 +60,10 @@ fn explore_roads(job: Job, log_capacity: usize) {
         2 => (job.clone().exchange_arrivals(), "by exchange"),
         _ => (job.clone().gather_arrivals(), "by dissemination"),
     };
-    let alone = (job.clone().without_server(log_capacity), "without a server");
-    for (job, road) in [(without, road), alone, (job, "by the manager")] {
+    let alone = |way| job.clone().without_server(log_capacity, way);
+    let short = (alone(Way::Short), "without a server");
+    let mixed = (alone(Way::Mixed), "without a server, two ways");
+    for (job, road) in [(without, road), short, mixed, (job, "by the manager")] {
         let states = explore(job, road);
         assert!(states > 20, "only {states} states: the model explored nothing");
     }
@@ -234,6 +236,16 @@ fn what_travels_with_a_release_is_home_before_others_are_told() {
     let nested = [&[Lock(0)], inner, &[Unlock(0)]].concat();
     let reader: &[Step] = &[Lock(0), Read(Y), Unlock(0)];
     explore_all(3, &[reader, reader, &nested]);
+}
+
+/// Pages 0 and 1 are at home at two other ranks: what one section wrote goes to both of them before
+/// the lock is left.
+#[test]
+fn a_section_writes_pages_of_two_homes() {
+    let reader: &[Step] = &[Lock(0), Read(X), Read(Y), Unlock(0)];
+    let writer: &[Step] = &[Lock(0), Increment(X), Increment(Y), Unlock(0)];
+    explore_all(3, &[reader, reader, &[writer, reader].concat()]);
+    explore_all(3, &[reader, &[Lock(0), Increment(X), Unlock(0)], writer]);
 }
 
 /// One rank writes two pages in turn, the other reads what was written a phase before: the pages

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Job, Step};
+use common::{Job, Step, Way};
 use littoral_base::units::NodeId;
 use littoral_dsm::Kind;
 use littoral_dsm::core::diff::Diff;
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn race_free_programs_read_what_they_should(
         programs in programs(), schedule in proptest::collection::vec(any::<prop::sample::Index>(), 4000),
-        predict: bool, unshared: bool, along: bool, road in 0u8..3, log_capacity in 1usize..12, copies in 1usize..12,
+        predict: bool, unshared: bool, along: bool, road in 0u8..4, log_capacity in 1usize..12, copies in 1usize..12,
     ) {
         let ranks = programs.len() as u16;
         let shape = Shape { ranks, pages: PAGES, page_bytes: PAGE_BYTES, locks: LOCKS, log_capacity, predict };
@@ -77,7 +77,8 @@ proptest! {
         let job = if unshared { job.keep_unshared_homes() } else { job };
         let job = if along { job.send_along() } else { job };
         let job = match ranks {
-            _ if road == 0 => job.without_server(log_capacity),
+            _ if road == 0 => job.without_server(log_capacity, Way::Short),
+            _ if road == 3 => job.without_server(log_capacity, Way::Mixed),
             2 if road == 1 => job.exchange_arrivals(),
             3.. if road == 1 => job.gather_arrivals(),
             _ => job,

@@ -13,6 +13,9 @@ pub const LINE_BYTES: usize = 64;
 /// Bytes compared at once before their lines are: a guard mostly writes few bytes of a page.
 const BLOCK_BYTES: usize = 8 * LINE_BYTES;
 
+/// Bytes of a line compared at once.
+const WORD_BYTES: usize = 8;
+
 /// A line with changed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Changed {
@@ -94,24 +97,46 @@ impl Diff {
     /// When a line is not inside the two.
     pub fn between_lines(twin: &[u8], page: &[u8], lines: u64) -> Diff {
         let mut diff = Diff::default();
+        diff.set_between_lines(twin, page, lines);
+        diff.shrink();
+        diff
+    }
+
+    /// As `between_lines`, in place of what this is.
+    ///
+    /// # Panics
+    /// As `between_lines`.
+    pub fn set_between_lines(&mut self, twin: &[u8], page: &[u8], lines: u64) {
+        self.lines.clear();
+        self.bytes.clear();
         for line in ones(lines) {
             let (old, new) = (&twin[range_of(line)], &page[range_of(line)]);
             if old != new {
-                diff.add(line, old, new);
+                self.add(line, old, new);
             }
         }
-        diff.bytes.shrink_to_fit();
-        debug_assert!(diff.fits(page.len()), "a difference outside its page");
-        diff
+        debug_assert!(self.fits(page.len()), "a difference outside its page");
+    }
+
+    /// Gives back the memory that its bytes do not need.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 
     /// Adds a line that has changed.
     fn add(&mut self, line: usize, old: &[u8], new: &[u8]) {
         let line = u16::try_from(line).expect("invariant: a page has at most 65536 lines");
         let mut mask = 0;
-        for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
-            mask |= 1 << i;
-            self.bytes.push(*byte);
+        let words = old.chunks(WORD_BYTES).zip(new.chunks(WORD_BYTES));
+        for (at, (old, new)) in (0..).step_by(WORD_BYTES).zip(words) {
+            let word = |bytes: &[u8]| bytes.as_array().map(|word| u64::from_le_bytes(*word));
+            if word(old).is_some() && word(old) == word(new) {
+                continue;
+            }
+            for (i, byte) in new.iter().enumerate().filter(|(i, byte)| old[*i] != **byte) {
+                mask |= 1 << (at + i);
+                self.bytes.push(*byte);
+            }
         }
         self.lines.push(Changed { line, mask });
     }

@@ -41,6 +41,10 @@ pub trait Frames {
     fn keep_twin(&mut self, page: PageId);
     /// What has changed since `keep_twin`, which is forgotten.
     fn take_diff(&mut self, page: PageId) -> Diff;
+    /// As `take_diff`, in place of what is in `diff`.
+    fn take_diff_into(&mut self, page: PageId, diff: &mut Diff) {
+        *diff = self.take_diff(page);
+    }
     /// Whether `bytes` are what `keep_twin` remembered of a page.
     fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool;
     /// Twins there are.

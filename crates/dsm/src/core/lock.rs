@@ -10,7 +10,8 @@
 //! since the barrier published them.
 //!
 //! Where ranks share memory in place of messages the log lies there, and the rank that holds the
-//! lock reads and writes it ([`Log::load`], [`Log::store`]).
+//! lock reads and writes it ([`Log::news_in`], [`Log::record_in`]). One run is recorded in place
+//! where the log has few entries and the run is one of them, or meets none of its writer's.
 //!
 //! An entry is a run of pages. A newer run of a rank takes its pages out of that rank's older ones,
 //! so that the log says of each page what a log of single pages says.
@@ -20,6 +21,9 @@
 //!   `first_come_first_served_with_only_what_is_new`.
 //! - A rank's newest entry of a page is the one there is (mutant `dsm_newer_run_drops_older`).
 //!   Checked by `a_log_of_runs_tells_what_a_log_of_pages_tells`.
+//! - What is recorded in place is what a log that is taken out and put back has (mutants
+//!   `dsm_log_entry_stays_in_place`, `dsm_log_meets_itself`). Checked by
+//!   `a_log_in_shared_memory_tells_what_a_managers_log_tells`.
 //! - Only the holder can release; a release by another is a protocol error, not a state change.
 //!   Checked by `strangers_cannot_release_and_no_rank_queues_twice`.
 
@@ -56,7 +60,8 @@ pub struct Log {
 pub const LOG_WORDS: usize = 1 << 12;
 /// The first words of it, with the entries that most logs have; the others are touched by longer
 /// logs alone.
-pub const LOG_NEAR_WORDS: usize = LOG_HEAD + 7 * ENTRY_WORDS;
+pub const LOG_NEAR_WORDS: usize = LOG_HEAD + NEAR_ENTRIES * ENTRY_WORDS;
+const NEAR_ENTRIES: usize = 7;
 /// Most runs of such a log.
 pub const LOG_RUNS_MAX: usize = (LOG_WORDS - LOG_HEAD) / ENTRY_WORDS;
 const LOG_HEAD: usize = 4;
@@ -200,18 +205,57 @@ impl Log {
         words.load(0, Ordering::Relaxed)
     }
 
+    /// As `news_for` of a log in shared memory, whose lock the caller holds in barrier generation
+    /// `generation`: in place of what is in `news`; `false` for everything.
+    #[must_use]
+    pub fn news_in(
+        words: &impl Words,
+        rank: NodeId,
+        seen: u64,
+        generation: u64,
+        news: &mut Vec<Notice>,
+    ) -> bool {
+        news.clear();
+        if seen < words.load(1, Ordering::Relaxed) && !mutant!("dsm_overflow_forgotten") {
+            return false;
+        }
+        let entries = (0..entries_in(words)).filter_map(|n| entry_in(words, n));
+        let is_fresh = |e: &Entry| e.version > seen && e.generation >= generation;
+        let fresh = entries.filter(|e| is_fresh(e) && e.notice.writer != rank);
+        news.extend(fresh.map(|e| e.notice));
+        true
+    }
+
+    /// As `record` of a log in shared memory, whose lock the caller holds, of at most `capacity`
+    /// runs; forgets what earlier barriers have published.
+    pub fn record_in(
+        words: &impl Words,
+        capacity: usize,
+        writer: NodeId,
+        generation: u64,
+        pages: &[PageRun],
+    ) {
+        if let [run] = pages
+            && let Some(at) = place_for(words, capacity, Notice { pages: *run, writer })
+        {
+            let version = Log::version_in(words) + 1;
+            let notice = Notice { pages: *run, writer };
+            put_entry(words, at, &Entry { version, generation, notice });
+            words.store(0, version, Ordering::Relaxed);
+            words.store(2, at as u64 + 1, Ordering::Relaxed);
+            return;
+        }
+        let mut log = Log::load(words, capacity);
+        log.forget_before(generation);
+        log.record(writer, generation, pages);
+        log.store(words);
+    }
+
     /// A log in shared memory, whose lock the caller holds; at most `capacity` runs of it, no more
     /// than [`LOG_RUNS_MAX`].
-    pub fn load(words: &impl Words, capacity: usize) -> Self {
+    fn load(words: &impl Words, capacity: usize) -> Self {
         let word = |at| words.load(at, Ordering::Relaxed);
-        let entry = |n| {
-            let at = LOG_HEAD + n * ENTRY_WORDS;
-            let pages = run_of(word(at + 2))?;
-            let notice = Notice { pages, writer: NodeId(word(at + 3) as u16) };
-            Some(Entry { version: word(at), generation: word(at + 1), notice })
-        };
-        let count = usize::try_from(word(2)).map_or(0, |count| count.min(LOG_RUNS_MAX));
-        let entries = (0..count).filter_map(entry).collect();
+        let entries = (0..entries_in(words)).filter_map(|n| entry_in(words, n)).collect();
         Log { entries, version: word(0), forgotten: word(1), capacity }
     }
 
@@ -219,20 +263,63 @@ impl Log {
     ///
     /// # Panics
     /// When it has more than [`LOG_RUNS_MAX`] runs.
-    pub fn store(&self, words: &impl Words) {
+    fn store(&self, words: &impl Words) {
         assert!(self.entries.len() <= LOG_RUNS_MAX, "a log of {} runs", self.entries.len());
         let put = |at, value| words.store(at, value, Ordering::Relaxed);
-        for (n, entry) in self.entries.iter().enumerate() {
-            let at = LOG_HEAD + n * ENTRY_WORDS;
-            put(at, entry.version);
-            put(at + 1, entry.generation);
-            put(at + 2, word_of(entry.notice.pages));
-            put(at + 3, u64::from(entry.notice.writer.0));
-        }
+        let all = self.entries.iter().enumerate();
+        all.for_each(|(n, entry)| put_entry(words, n, entry));
         put(0, self.version);
         put(1, self.forgotten);
         put(2, self.entries.len() as u64);
     }
+}
+
+fn entries_in(words: &impl Words) -> usize {
+    let count = usize::try_from(words.load(2, Ordering::Relaxed));
+    count.map_or(0, |count| count.min(LOG_RUNS_MAX))
+}
+
+/// An entry of a log in shared memory; `None` for what no rank writes.
+fn entry_in(words: &impl Words, n: usize) -> Option<Entry> {
+    let word = |at| words.load(LOG_HEAD + n * ENTRY_WORDS + at, Ordering::Relaxed);
+    let notice = Notice { pages: run_of(word(2))?, writer: NodeId(word(3) as u16) };
+    Some(Entry { version: word(0), generation: word(1), notice })
+}
+
+fn put_entry(words: &impl Words, n: usize, entry: &Entry) {
+    let put = |at, value| words.store(LOG_HEAD + n * ENTRY_WORDS + at, value, Ordering::Relaxed);
+    put(0, entry.version);
+    put(1, entry.generation);
+    put(2, word_of(entry.notice.pages));
+    put(3, u64::from(entry.notice.writer.0));
+}
+
+/// Where one run is recorded in place, behind all other entries: a run that is an entry already has
+/// left its place. `None` where the log must be taken out.
+fn place_for(words: &impl Words, capacity: usize, notice: Notice) -> Option<usize> {
+    let count = entries_in(words);
+    if count > NEAR_ENTRIES.min(capacity) {
+        return None;
+    }
+    let mut own = None;
+    for n in 0..count {
+        let other = entry_in(words, n)?.notice;
+        if other == notice {
+            own = Some(n);
+        } else if other.writer == notice.writer && meets(other.pages, &[notice.pages]) {
+            mutant!("dsm_log_meets_itself").then_some(())?;
+        }
+    }
+    let Some(own) = own else {
+        return (count < NEAR_ENTRIES.min(capacity)).then_some(count);
+    };
+    if mutant!("dsm_log_entry_stays_in_place") {
+        return Some(count - 1);
+    }
+    for n in own + 1..count {
+        put_entry(words, n - 1, &entry_in(words, n)?);
+    }
+    Some(count - 1)
 }
 
 #[cfg(test)]
@@ -248,6 +335,11 @@ mod tests {
         let notice = |&(p, w): &(u32, u16)| Notice { pages: PageId(p).into(), writer: NodeId(w) };
         let notices = Notices::These(pages.iter().map(notice).collect());
         Some((NodeId(to), Message::Grant { lock: LockId(0), notices, version }))
+    }
+
+    /// Any runs, or one of few.
+    fn written() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        prop_oneof![vec((0u32..40, 1u32..12), 0..4), vec((0u32..6, 1u32..3), 1)]
     }
 
     #[test]
@@ -325,27 +417,30 @@ mod tests {
         /// A log that each holder takes out of shared memory and puts back is the manager's.
         #[test]
         fn a_log_in_shared_memory_tells_what_a_managers_log_tells(
-            sections in vec((0u16..3, vec((0u32..40, 1u32..12), 0..4), 0u64..9, 0u64..3), 1..24),
-            capacity in 1usize..9,
+            sections in vec((0u16..3, written(), 0u64..9, 0u64..3), 1..24),
+            capacity in 1usize..12,
         ) {
             let words = RefCell::new(vec![0; LOG_WORDS]);
             let mut kept = Log::new(capacity);
-            let mut generation = 0;
+            let (mut generation, mut news) = (0, Vec::new());
             for (rank, written, behind, barriers) in sections {
                 generation += barriers / 2;
-                let mut taken = Log::load(&&words, capacity);
                 prop_assert_eq!(Log::version_in(&&words), kept.version());
                 kept.forget_before(generation);
-                taken.forget_before(generation);
                 let seen = kept.version().max(behind) - behind;
+                for rank in (0..3).map(NodeId) {
+                    let told = Log::news_in(&&words, rank, seen, generation, &mut news)
+                        .then(|| Notices::These(news.clone()));
+                    prop_assert_eq!(told.unwrap_or(Notices::Everything), kept.news_for(rank, seen));
+                }
                 let rank = NodeId(rank);
-                prop_assert_eq!(taken.news_for(rank, seen), kept.news_for(rank, seen));
                 let run = |(first, count)| PageRun::new(PageId(first), count).unwrap();
                 let written: Vec<_> = written.into_iter().map(run).collect();
                 kept.record(rank, generation, &written);
-                taken.record(rank, generation, &written);
+                Log::record_in(&&words, capacity, rank, generation, &written);
+                let mut taken = Log::load(&&words, capacity);
+                taken.forget_before(generation);
                 prop_assert_eq!(&taken, &kept);
-                taken.store(&&words);
             }
         }
     }

@@ -2,13 +2,14 @@
 //!
 //! - [`PageSet`]: [`CHUNK_PAGES`] neighbours take one cache line of bits, so a program that writes
 //!   a gibibyte from its beginning to its end is noted in kibibytes, and 4 MiB of lines of a pool
-//!   in 128 nodes of a tree.
+//!   in 128 nodes of a tree. A set of one word lies in place, since a section mostly writes few
+//!   pages: it is made and dropped without an allocation.
 //! - Lists of [`PageRun`] that ascend with gaps between them ([`united`]), which name each page
 //!   once.
 //!
 //! Invariants
-//! - No chunk of a set is zero, so equal sets are equal values. Checked by
-//!   `a_set_of_pages_is_a_set`.
+//! - No chunk of a set is zero, and a tree has two words or more, so equal sets are equal values.
+//!   Checked by `a_set_of_pages_is_a_set`.
 //! - Runs are as long as they can be: neighbours are one. Checked by `a_set_of_pages_is_a_set`,
 //!   `runs_are_lists_of_pages`.
 
@@ -26,7 +27,12 @@ type Chunk = [u64; WORDS];
 /// See the module's page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PageSet {
-    chunks: BTreeMap<u32, Chunk>,
+    /// The number of the only word and its bits, or zeros.
+    word: u32,
+    bits: u64,
+    /// Two words or more.
+    #[expect(clippy::box_collection, reason = "a set without a tree is small and quick to drop")]
+    more: Option<Box<BTreeMap<u32, Chunk>>>,
 }
 
 fn place(page: PageId) -> (u32, usize, u64) {
@@ -58,15 +64,107 @@ fn pages_of(low: u64, mut bits: u64) -> impl Iterator<Item = PageId> {
     })
 }
 
+/// The words of a tree, ascending: the first page of each, and its bits.
+fn words_in(tree: &BTreeMap<u32, Chunk>) -> impl Iterator<Item = (u64, u64)> + '_ {
+    tree.iter().flat_map(|(chunk, words)| {
+        let low = u64::from(*chunk) * CHUNK_PAGES;
+        (0..).zip(words).map(move |(n, bits)| (low + BITS * n, *bits))
+    })
+}
+
+fn pages_in(tree: &BTreeMap<u32, Chunk>) -> impl Iterator<Item = PageId> + '_ {
+    words_in(tree).flat_map(|(low, bits)| pages_of(low, bits))
+}
+
+/// The only word of a run: its number, and the run's bits in it.
+fn word_of(run: PageRun) -> Option<(u32, u64)> {
+    let word = u64::from(run.first().0) / BITS;
+    let is_one = (run.end() - 1) / BITS == word;
+    is_one.then(|| (word as u32, bits_of(run, word * BITS)))
+}
+
+/// The ranges of bits that are set, ascending.
+fn ranges_of(mut bits: u64) -> impl Iterator<Item = std::ops::Range<u32>> {
+    std::iter::from_fn(move || {
+        let start = (bits != 0).then(|| bits.trailing_zeros())?;
+        let end = start + (bits >> start).trailing_ones();
+        bits &= u64::MAX.checked_shl(end).unwrap_or(0);
+        Some(start..end)
+    })
+}
+
 impl PageSet {
+    /// Adds to the only word; whether it is one then.
+    fn insert_near(&mut self, word: u32, bits: u64) -> bool {
+        let is_near = self.more.is_none() && (self.bits == 0 || self.word == word);
+        if is_near {
+            self.word = word;
+            self.bits |= bits;
+        }
+        is_near
+    }
+
+    /// The tree, with the only word in it: another one is added to it.
+    fn tree(&mut self) -> &mut BTreeMap<u32, Chunk> {
+        let (word, bits) = (u64::from(self.word), std::mem::take(&mut self.bits));
+        self.word = 0;
+        let tree = self.more.get_or_insert_default();
+        if bits != 0 {
+            let (chunk, at, _) = place(PageId((word * BITS) as u32));
+            tree.entry(chunk).or_default()[at] = bits;
+        }
+        tree
+    }
+
+    /// Takes bits out of words of a chunk; whether one of them was there.
+    fn remove_from(&mut self, chunk: u32, taken: &Chunk) -> bool {
+        let Some(tree) = &mut self.more else {
+            let (own, at, _) = place(PageId((u64::from(self.word) * BITS) as u32));
+            let was = if own == chunk { self.bits & taken[at] } else { 0 };
+            self.bits &= !was;
+            if self.bits == 0 {
+                self.word = 0;
+            }
+            return was != 0;
+        };
+        let Some(words) = tree.get_mut(&chunk) else { return false };
+        let was = words.iter().zip(taken).any(|(word, taken)| word & taken != 0);
+        words.iter_mut().zip(taken).for_each(|(word, taken)| *word &= !taken);
+        if *words == Chunk::default() {
+            tree.remove(&chunk);
+        }
+        self.fold();
+        was
+    }
+
+    /// Puts the only word of a tree in place.
+    fn fold(&mut self) {
+        if self.more.as_ref().is_some_and(|tree| tree.len() > 1) {
+            return;
+        }
+        let mut words = self.words().filter(|(_, bits)| *bits != 0);
+        let (first, second) = (words.next(), words.next());
+        drop(words);
+        if second.is_none() {
+            let (low, bits) = first.unwrap_or_default();
+            *self = PageSet { word: (low / BITS) as u32, bits, more: None };
+        }
+    }
+
     pub(super) fn insert(&mut self, page: PageId) {
         let (chunk, word, bit) = place(page);
-        self.chunks.entry(chunk).or_default()[word] |= bit;
+        if !self.insert_near((u64::from(page.0) / BITS) as u32, bit) {
+            self.tree().entry(chunk).or_default()[word] |= bit;
+        }
     }
 
     pub(super) fn insert_run(&mut self, run: PageRun) {
+        if word_of(run).is_some_and(|(word, bits)| self.insert_near(word, bits)) {
+            return;
+        }
+        let tree = self.tree();
         for (chunk, bits) in chunks_of(run) {
-            let words = self.chunks.entry(chunk).or_default();
+            let words = tree.entry(chunk).or_default();
             words.iter_mut().zip(bits).for_each(|(word, bits)| *word |= bits);
         }
     }
@@ -74,13 +172,12 @@ impl PageSet {
     /// Takes a page out; whether it was there.
     pub(super) fn remove(&mut self, page: PageId) -> bool {
         let (chunk, word, bit) = place(page);
-        let Some(words) = self.chunks.get_mut(&chunk) else { return false };
-        let was = words[word] & bit != 0;
-        words[word] &= !bit;
-        if *words == Chunk::default() {
-            self.chunks.remove(&chunk);
+        if !self.contains(page) {
+            return false;
         }
-        was
+        let mut taken = Chunk::default();
+        taken[word] = bit;
+        self.remove_from(chunk, &taken)
     }
 
     pub(super) fn remove_run(&mut self, run: PageRun) {
@@ -88,59 +185,94 @@ impl PageSet {
             return;
         }
         for (chunk, bits) in chunks_of(run) {
-            let Some(words) = self.chunks.get_mut(&chunk) else { continue };
-            words.iter_mut().zip(bits).for_each(|(word, bits)| *word &= !bits);
-            if *words == Chunk::default() {
-                self.chunks.remove(&chunk);
-            }
+            self.remove_from(chunk, &bits);
         }
     }
 
     pub(super) fn contains(&self, page: PageId) -> bool {
         let (chunk, word, bit) = place(page);
-        self.chunks.get(&chunk).is_some_and(|words| words[word] & bit != 0)
+        match &self.more {
+            Some(tree) => tree.get(&chunk).is_some_and(|words| words[word] & bit != 0),
+            None => u64::from(self.word) == u64::from(page.0) / BITS && self.bits & bit != 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.bits == 0 && self.more.is_none()
+    }
+
+    /// How many pages.
+    pub(super) fn len(&self) -> usize {
+        if self.more.is_none() {
+            return self.bits.count_ones() as usize;
+        }
+        self.words().map(|(_, bits)| bits.count_ones() as usize).sum()
     }
 
     /// The words that hold pages, ascending: the first page of each, and its bits.
     fn words(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.chunks.iter().flat_map(|(chunk, words)| {
-            let low = u64::from(*chunk) * CHUNK_PAGES;
-            (0..).zip(words).map(move |(n, bits)| (low + BITS * n, *bits))
-        })
+        let one = (self.bits != 0).then(|| (u64::from(self.word) * BITS, self.bits));
+        one.into_iter().chain(self.more.iter().flat_map(|tree| words_in(tree)))
     }
 
     /// The pages, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = PageId> + '_ {
-        self.words().flat_map(|(low, bits)| pages_of(low, bits))
+        let near = pages_of(u64::from(self.word) * BITS, self.bits);
+        near.chain(self.more.iter().flat_map(|tree| pages_in(tree)))
     }
 
     /// The pages that `other` has not.
     pub(super) fn without(&self, other: &PageSet) -> PageSet {
-        let none = Chunk::default();
-        let left = |(chunk, words): (&u32, &Chunk)| {
-            let taken = other.chunks.get(chunk).unwrap_or(&none);
-            let rest: Chunk = std::array::from_fn(|i| words[i] & !taken[i]);
-            (rest != none).then_some((*chunk, rest))
-        };
-        PageSet { chunks: self.chunks.iter().filter_map(left).collect() }
+        let mut left = PageSet::default();
+        if self.more.is_none() {
+            let rest = self.bits & !other.bits_at(u64::from(self.word) * BITS);
+            if rest != 0 {
+                left.insert_near(self.word, rest);
+            }
+            return left;
+        }
+        for (low, bits) in self.words() {
+            let rest = bits & !other.bits_at(low);
+            if rest != 0 && !left.insert_near((low / BITS) as u32, rest) {
+                let (chunk, word, _) = place(PageId(low as u32));
+                left.tree().entry(chunk).or_default()[word] = rest;
+            }
+        }
+        left
+    }
+
+    /// The bits of the word whose first page is `low`.
+    fn bits_at(&self, low: u64) -> u64 {
+        let (chunk, word, _) = place(PageId(low as u32));
+        match &self.more {
+            Some(tree) => tree.get(&chunk).map_or(0, |words| words[word]),
+            None if u64::from(self.word) * BITS == low => self.bits,
+            None => 0,
+        }
     }
 
     /// The pages as runs that ascend with gaps between them.
     pub(super) fn runs(&self) -> Vec<PageRun> {
-        let mut runs = Runs::default();
-        for (low, mut bits) in self.words() {
-            while bits != 0 {
-                let start = bits.trailing_zeros();
-                let end = start + (bits >> start).trailing_ones();
-                runs.add(low + u64::from(start), low + u64::from(end));
-                bits &= u64::MAX.checked_shl(end).unwrap_or(0);
-            }
+        let mut runs = Vec::new();
+        self.runs_into(&mut runs);
+        runs
+    }
+
+    /// As `runs`, in place of what is in `done`.
+    pub(super) fn runs_into(&self, done: &mut Vec<PageRun>) {
+        done.clear();
+        if self.more.is_none() {
+            let low = u64::from(self.word) * BITS;
+            return done.extend(ranges_of(self.bits).filter_map(|bits| {
+                PageRun::new(PageId((low + u64::from(bits.start)) as u32), bits.end - bits.start)
+            }));
         }
-        runs.finish()
+        let mut runs = Runs { done: std::mem::take(done), ..Runs::default() };
+        for (low, bits) in self.words() {
+            let ranges = ranges_of(bits);
+            ranges.for_each(|r| runs.add(low + u64::from(r.start), low + u64::from(r.end)));
+        }
+        *done = runs.finish();
     }
 }
 

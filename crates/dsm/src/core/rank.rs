@@ -34,6 +34,7 @@
 //! first sent, from when on it is noticed as written in the scope it was sent in, and begins again
 //! when a barrier has made all ranks drop a copy and none has asked since.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -45,6 +46,7 @@ mod flush;
 mod gather;
 mod open;
 mod sharing;
+mod short;
 mod want;
 
 use littoral_base::mutant;
@@ -64,6 +66,7 @@ use flush::UNDER_WAY_MAX;
 use gather::Gather;
 pub(crate) use gather::allocated_differently;
 use open::Open;
+pub use short::{Ending, Next, Shelf};
 use want::Wish;
 
 /// The shape of a job; equal on every rank.
@@ -96,6 +99,9 @@ impl Shape {
 }
 
 fn rank_of(id: u32, ranks: u16) -> NodeId {
+    if id < u32::from(ranks) {
+        return NodeId(id as u16);
+    }
     NodeId(u16::try_from(id % u32::from(ranks)).expect("invariant: a remainder of a u16 fits u16"))
 }
 
@@ -199,7 +205,7 @@ pub struct Rank<F = PlainFrames> {
     open: Open,
     scopes: Vec<Scope>,
     seen: BTreeMap<LockId, u64>,
-    predicted: BTreeMap<LockId, BTreeSet<PageId>>,
+    predicted: BTreeMap<LockId, PageSet>,
     generation: u64,
     /// Whether every rank reaches the pages themselves, which are lines then.
     in_place: bool,
@@ -319,8 +325,10 @@ impl<F: Frames> Rank<F> {
     pub fn home(&self, page: PageId) -> NodeId {
         let after = self.placements.partition_point(|p| p.start <= page.0);
         let p = self.placements[after - 1];
-        let block = (page.0 - p.start) / p.block_pages + u32::from(p.first);
-        rank_of(block, self.shape.ranks)
+        let into = page.0 - p.start;
+        // Two divisions would be most of the work.
+        let block = if into < p.block_pages { 0 } else { into / p.block_pages };
+        rank_of(block + u32::from(p.first), self.shape.ranks)
     }
 
     /// Where the block of pages that `page` is in ends: they have one home.
@@ -379,16 +387,7 @@ impl<F: Frames> Rank<F> {
     /// `Kind::Misuse` when this rank holds the lock already or is busy, `Kind::OutOfRange` for a
     /// lock the job does not have.
     pub fn lock(&mut self, lock: LockId) -> Result<Outcome> {
-        self.idle()?;
-        if lock.0 >= self.shape.locks {
-            return Err(out_of_range("lock", lock.0, self.shape.locks)
-                .at_rank(self.me)
-                .at_lock(lock.0));
-        }
-        if self.held().any(|l| l == lock) {
-            return Err(taken_twice(self.me, lock));
-        }
-        self.flush(AfterFlush::Acquire(lock))
+        self.end_by(Ending::Lock(lock))
     }
 
     /// Leaves the innermost section, which must be `lock`'s.
@@ -396,11 +395,7 @@ impl<F: Frames> Rank<F> {
     /// # Errors
     /// `Kind::Misuse` when `lock` is not the innermost one held, or the rank is busy.
     pub fn unlock(&mut self, lock: LockId) -> Result<Outcome> {
-        self.idle()?;
-        if self.innermost().lock != Some(lock) {
-            return Err(not_innermost(self.me, lock));
-        }
-        self.flush(AfterFlush::Release(lock))
+        self.end_by(Ending::Unlock(lock))
     }
 
     /// Waits for every rank, and publishes every write to every rank.
@@ -408,12 +403,40 @@ impl<F: Frames> Rank<F> {
     /// # Errors
     /// `Kind::Misuse` inside a section, or when the rank is busy.
     pub fn barrier(&mut self) -> Result<Outcome> {
+        self.end_by(Ending::Barrier)
+    }
+
+    /// As `lock`, `unlock` or `barrier`.
+    ///
+    /// # Errors
+    /// As these.
+    pub fn end_by(&mut self, ending: Ending) -> Result<Outcome> {
+        let then = self.allowed(ending)?;
+        self.flush(then)
+    }
+
+    /// Refuses what the program may not do now; what follows the flush.
+    fn allowed(&self, ending: Ending) -> Result<AfterFlush> {
         self.idle()?;
-        if let Some(lock) = self.innermost().lock {
-            return Err(in_section(self.me, lock).at_generation(self.generation));
+        match ending {
+            Ending::Lock(lock) if lock.0 >= self.shape.locks => {
+                let e = out_of_range("lock", lock.0, self.shape.locks);
+                Err(e.at_rank(self.me).at_lock(lock.0))
+            }
+            Ending::Lock(lock) if self.held().any(|l| l == lock) => Err(taken_twice(self.me, lock)),
+            Ending::Lock(lock) => Ok(AfterFlush::Acquire(lock)),
+            Ending::Unlock(lock) if self.innermost().lock != Some(lock) => {
+                Err(not_innermost(self.me, lock))
+            }
+            Ending::Unlock(lock) => Ok(AfterFlush::Release(lock)),
+            Ending::Barrier => {
+                if let Some(lock) = self.innermost().lock {
+                    return Err(in_section(self.me, lock).at_generation(self.generation));
+                }
+                self.refuse_unallocated()?;
+                Ok(AfterFlush::Arrive)
+            }
         }
-        self.refuse_unallocated()?;
-        self.flush(AfterFlush::Arrive)
     }
 
     /// Takes a message.
@@ -454,7 +477,9 @@ impl<F: Frames> Rank<F> {
             Message::Gather { generation, round, arrivals } => {
                 self.take_gathered(from, generation, round, arrivals, &mut out)?;
             }
-            Message::Page { page, bytes } => self.take_page(from, page, bytes, &mut out)?,
+            Message::Page { page, bytes } => {
+                self.take_page(from, page, Cow::Owned(bytes), &mut out)?;
+            }
             Message::DiffsApplied => self.take_ack(from, &mut out)?,
             Message::Grant { lock, notices, version } => {
                 self.take_grant(from, lock, &notices, version, &mut out)?;

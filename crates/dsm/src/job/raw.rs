@@ -36,9 +36,11 @@ struct Held<'s> {
 
 impl<'s> Held<'s> {
     fn new(seat: &'s Seat, offset: usize, bytes: usize, write: bool) -> Result<Self> {
-        let id = seat.node.borrow(&mut seat.own.borrow_mut(), offset, bytes, write)?;
-        let held = Held { seat, id, offset, bytes };
-        seat.node.fetch(offset, bytes, write)?;
+        let lent = seat.node.borrow(&mut seat.own.borrow_mut(), offset, bytes, write)?;
+        let held = Held { seat, id: lent.id, offset, bytes };
+        if !lent.is_ready {
+            seat.node.fetch(offset, bytes, write)?;
+        }
         Ok(held)
     }
 

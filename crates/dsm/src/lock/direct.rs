@@ -134,15 +134,23 @@ impl<'f, F: Fabric + ?Sized> DirectLocks<'f, F> {
     }
 }
 
-impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
-    fn acquire(&mut self, lock: LockId) -> Result<Notices> {
+/// The turn of a rank that waits for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket(u64);
+
+impl<F: Fabric + ?Sized> DirectLocks<'_, F> {
+    /// Asks for a lock: its ticket, or none where the lock was free and is this rank's.
+    pub(crate) fn ask(&self, lock: LockId) -> Result<Option<Ticket>> {
         self.layout.check(lock)?;
         let home = self.layout.home(lock);
         let found = self.fabric.rmw(home, self.layout.word(lock), ASK).map_err(lost)?;
         let ticket = (found >> 16).wrapping_add(found & PENDING) % TICKETS;
-        if found & PENDING == 0 {
-            return Ok(Notices::These(Vec::new()));
-        }
+        Ok((found & PENDING != 0).then_some(Ticket(ticket)))
+    }
+
+    /// Waits for the turn of a ticket.
+    pub(crate) fn wait(&self, lock: LockId, Ticket(ticket): Ticket) -> Result<()> {
+        let home = self.layout.home(lock);
         let name = ticket << 16 | (u64::from(self.fabric.me().0) + 1);
         let slot = self.slot(lock, ticket);
         self.fabric.put(home, slot, &name.to_le_bytes()).map_err(lost)?;
@@ -154,6 +162,13 @@ impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
             word = awaited.map_err(|e| e.at_lock(lock.0))?;
         }
         self.tell(self.fabric.me());
+        Ok(())
+    }
+}
+
+impl<F: Fabric + ?Sized> Locks for DirectLocks<'_, F> {
+    fn acquire(&mut self, lock: LockId) -> Result<Notices> {
+        self.ask(lock)?.map_or(Ok(()), |ticket| self.wait(lock, ticket))?;
         Ok(Notices::These(Vec::new()))
     }
 

@@ -30,7 +30,7 @@
 mod pooled;
 mod raw;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -81,10 +81,8 @@ pub struct MemoryCounts {
 /// A rank's pages in mapped memory; see the module's page.
 pub struct Segment {
     memory: Arc<Memory>,
+    /// Of pages that only guards have reached, which say what they may write, these lines alone.
     twins: Option<Twins>,
-    /// Twins of which these lines alone are kept, a bit a line: of pages that only guards have
-    /// reached, which say what they may write.
-    lines: BTreeMap<u32, u64>,
     /// None: a direct segment, which has no protection.
     protection: Option<Protection>,
     /// Lines of a pool take the place of memory of this rank's.
@@ -235,7 +233,6 @@ impl Segment {
             pages_max: (memory.len() / page_bytes()) as u64,
             memory: Arc::new(memory),
             twins,
-            lines: BTreeMap::new(),
             protection,
             pooled: None,
             page_bytes: page_bytes(),
@@ -325,11 +322,16 @@ impl Segment {
     /// Keeps `range` out of pages that are sent, until `show`: a thread writes there without
     /// atomics. A rank that may look at those bytes will be told to fetch the page again.
     pub(crate) fn hide(&mut self, id: u64, range: Range<usize>) {
-        let (first, end) = (range.start / self.page_bytes, range.end.div_ceil(self.page_bytes));
-        let pages = self.lines.range(first as u32..end as u32).map(|(page, _)| PageId(*page));
         if !mutant!("dsm_later_guard_without_twin") {
-            let pages: Vec<PageId> = pages.collect();
-            pages.into_iter().for_each(|page| self.keep_lines(page, &range));
+            let pages = range.start / self.page_bytes..range.end.div_ceil(self.page_bytes);
+            let twins = self.twins();
+            if pages.len() <= twins {
+                pages.for_each(|page| self.keep_lines(PageId(page as u32), &range));
+            } else if twins > 0 {
+                let its = |page: &u32| pages.contains(&(*page as usize));
+                let all: Vec<u32> = self.twins.iter().flat_map(Twins::pages).filter(its).collect();
+                all.into_iter().for_each(|page| self.keep_lines(PageId(page), &range));
+            }
         }
         self.hidden.push((id, range));
     }
@@ -340,27 +342,27 @@ impl Segment {
         let start = self.at(page);
         let within = |at: usize| at.clamp(start, start + self.page_bytes) - start;
         let (low, high) = (within(range.start), within(range.end));
-        let Some(kept) = self.lines.get_mut(&page.0).filter(|_| low < high) else { return };
-        let twins = self.twins.as_mut().expect("invariant: a twin was kept");
+        let Some(twins) = self.twins.as_mut().filter(|_| low < high) else { return };
+        let Some(kept) = twins.lines(page.0) else { return };
         let twin = twins.of(page.0).expect("invariant: a twin was kept");
         let lines = low / TWIN_LINE_BYTES..high.div_ceil(TWIN_LINE_BYTES);
         let wanted = u64::MAX >> (TWIN_LINES_MAX - lines.len()) << lines.start;
-        if *kept & wanted == 0 {
+        if kept & wanted == 0 {
             let all = range_of(lines.start).start..range_of(lines.end).start;
             self.memory.load(start + all.start, &mut twin[all]);
         } else {
-            for line in ones(wanted & !*kept) {
+            for line in ones(wanted & !kept) {
                 self.memory.load(start + range_of(line).start, &mut twin[range_of(line)]);
             }
         }
-        *kept |= wanted;
+        twins.set_lines(page.0, Some(kept | wanted));
     }
 
     /// Keeps the rest of a twin that was kept line by line: a pointer may write any byte.
     fn keep_whole(&mut self, page: PageId) {
         let start = self.at(page);
         self.keep_lines(page, &(start..start + self.page_bytes));
-        self.lines.remove(&page.0);
+        self.twins.iter_mut().for_each(|twins| twins.set_lines(page.0, None));
     }
 
     /// Keeps the pages of `range` until `show`.
@@ -418,6 +420,9 @@ impl Segment {
         }
         if let Some(e) = self.refused.take() {
             return Err(environment("giving memory of pages back", e));
+        }
+        if self.changed.is_empty() {
+            return Ok(());
         }
         let changed = std::mem::take(&mut self.changed);
         let mut run: Option<(u32, u32, Permission, Permission)> = None;
@@ -540,10 +545,10 @@ impl Frames for Segment {
         let twin = twins.keep(page.0);
         let is_small = twin.len() <= TWIN_LINES_MAX * TWIN_LINE_BYTES;
         if !is_small || self.viewed[page.0 as usize] {
-            self.lines.remove(&page.0);
-            return self.memory.load(at, twin);
+            self.memory.load(at, twin);
+            return twins.set_lines(page.0, None);
         }
-        self.lines.insert(page.0, 0);
+        twins.set_lines(page.0, Some(0));
         let hidden = std::mem::take(&mut self.hidden);
         hidden.iter().for_each(|(_, range)| self.keep_lines(page, range));
         self.hidden = hidden;
@@ -553,31 +558,41 @@ impl Frames for Segment {
         if let Some(pooled) = &mut self.pooled {
             return pooled.take_diff(page);
         }
+        let mut diff = Diff::default();
+        self.take_diff_into(page, &mut diff);
+        diff.shrink();
+        diff
+    }
+
+    fn take_diff_into(&mut self, page: PageId, diff: &mut Diff) {
+        if let Some(pooled) = &mut self.pooled {
+            *diff = pooled.take_diff(page);
+            return;
+        }
         let at = self.at(page);
-        let kept = self.lines.remove(&page.0);
+        let twins = self.twins.as_mut().expect("invariant: a twin was kept");
+        let kept = twins.lines(page.0);
         match kept.filter(|lines| lines.count_ones() <= TWIN_LINES_FEW) {
             Some(lines) => ones(lines).map(range_of).for_each(|line| {
                 self.memory.load(at + line.start, &mut self.compared[line]);
             }),
             None => self.memory.load(at, &mut self.compared),
         }
-        let twins = self.twins.as_mut().expect("invariant: a twin was kept");
         let twin = twins.of(page.0).expect("invariant: a twin was kept");
-        let diff = match kept {
-            Some(lines) => Diff::between_lines(twin, &self.compared, lines),
-            None => Diff::between(twin, &self.compared),
-        };
+        match kept {
+            Some(lines) => diff.set_between_lines(twin, &self.compared, lines),
+            None => *diff = Diff::between(twin, &self.compared),
+        }
         if let Err(e) = twins.free(page.0) {
             self.refused.get_or_insert(e);
         }
-        diff
     }
 
     fn is_twin(&mut self, page: PageId, bytes: &[u8]) -> bool {
+        let kept = self.twins.as_ref().and_then(|twins| twins.lines(page.0));
         let twin = self.twins.as_mut().and_then(|twins| twins.of(page.0));
-        let kept = self.lines.get(&page.0);
         twin.is_some_and(|twin| match kept {
-            Some(lines) => ones(*lines).map(range_of).all(|l| twin[l.clone()] == bytes[l]),
+            Some(lines) => ones(lines).map(range_of).all(|l| twin[l.clone()] == bytes[l]),
             None => *twin == *bytes,
         })
     }
@@ -604,8 +619,11 @@ impl Frames for Segment {
         if self.pooled.is_some() {
             return;
         }
-        self.allowed[page.0 as usize] = permission;
-        if self.actual[page.0 as usize] != permission {
+        let at = page.0 as usize;
+        self.allowed[at] = permission;
+        // What no pointer has touched is never raised, so nothing is to be settled there.
+        let is_lowered = rank_of(permission) < rank_of(self.actual[at]);
+        if self.actual[at] != permission && (is_lowered || self.viewed[at]) {
             self.changed.insert(page.0);
         }
     }

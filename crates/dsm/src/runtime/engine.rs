@@ -103,6 +103,8 @@ pub(super) struct Engine {
     grace_period: Option<(Vec<NodeId>, Instant)>,
     agreed: BTreeMap<u32, (u64, u16)>,
     pub(super) mailbox: Mailbox,
+    /// A page that is being copied out of another rank's frames.
+    pub(super) copied: Vec<u8>,
 }
 
 impl Engine {
@@ -130,6 +132,7 @@ impl Engine {
             grace_period: None,
             agreed: BTreeMap::new(),
             mailbox: Mailbox::default(),
+            copied: Vec::new(),
         }
     }
 

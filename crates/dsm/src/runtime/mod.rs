@@ -45,6 +45,7 @@ mod road;
 mod serverless;
 mod setup;
 mod shared_pages;
+mod short;
 mod spin;
 mod standstill;
 mod turns;
@@ -60,7 +61,7 @@ use littoral_device::memory::LINE_BYTES;
 use littoral_fabric::process::Identity;
 
 use crate::core::message::{LockId, PageId};
-use crate::core::rank::{Counts, Outcome, Rank, Shape};
+use crate::core::rank::{Counts, Ending, Outcome, Rank, Shape};
 use crate::error::{Error, Kind, Result};
 use crate::memory::{Mechanism, Memory, MemoryCounts, OnFault, Registration, Segment, page_bytes};
 use allocate::Made;
@@ -307,10 +308,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.lock(&self.common, &mut own.road, lock);
         }
-        let _inside = Inside::enter();
-        self.synchronise(own, |r| r.lock(lock))?;
-        self.common.locked().show_held();
-        Ok(())
+        self.synchronise(own, Ending::Lock(lock))
     }
 
     pub(crate) fn unlock(&self, own: &mut Own, lock: LockId) -> Result<()> {
@@ -318,10 +316,7 @@ impl Node {
             own.guards.refuse_leaked()?;
             return road.unlock(&self.common, &mut own.road, lock);
         }
-        let _inside = Inside::enter();
-        self.synchronise(own, |r| r.unlock(lock))?;
-        self.common.locked().show_held();
-        Ok(())
+        self.synchronise(own, Ending::Unlock(lock))
     }
 
     pub(crate) fn barrier(&self, own: &mut Own) -> Result<()> {
@@ -337,7 +332,7 @@ impl Node {
         if self.common.alone.is_none() {
             self.tell_allocations()?;
         }
-        self.synchronise(own, Rank::barrier)
+        self.synchronise(own, Ending::Barrier)
     }
 
     /// Where ranks share pages in place: waits for every rank, in a section too, and compares
@@ -349,22 +344,21 @@ impl Node {
     }
 
     /// Carries out a lock, unlock or barrier, which ends what `touch` holds and finds no guard.
-    fn synchronise(
-        &self,
-        own: &mut Own,
-        op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
-    ) -> Result<()> {
+    fn synchronise(&self, own: &mut Own, ending: Ending) -> Result<()> {
+        let _inside = Inside::enter();
         own.guards.refuse_leaked()?;
-        let op = |r: &mut Rank<Segment>| {
-            r.frames_mut().show(TOUCHED);
-            op(r)
-        };
         if let Some(alone) = &self.common.alone {
-            let sync = Sync { state: &mut own.road, made: self.made() };
-            return self.common.operate_alone(alone, Some(sync), op);
+            let made = if ending == Ending::Barrier { self.made() } else { (0, 0) };
+            let sync = Sync { state: &mut own.road, own: &mut own.pages, made };
+            return self.common.synchronise_alone(alone, sync, ending);
         }
         self.common.locked().guards.refuse_leaked()?;
-        self.common.operate(SYNC, op)
+        self.common.operate(SYNC, |r| {
+            r.frames_mut().show(TOUCHED);
+            r.end_by(ending)
+        })?;
+        self.common.locked().show_held();
+        Ok(())
     }
 
     /// Ends the job for this rank: all ranks' writes are published, then every rank takes leave.
@@ -473,7 +467,7 @@ impl Common {
         op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
     ) -> Result<()> {
         if let Some(alone) = &self.alone {
-            return self.operate_alone(alone, None, op);
+            return self.operate_alone(alone, op);
         }
         let _inside = Inside::enter();
         let _alone = self.alone();

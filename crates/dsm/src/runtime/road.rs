@@ -32,6 +32,7 @@ use crate::core::message::LockId;
 use crate::core::rank::{allocated_differently, in_section, not_innermost, taken_twice};
 use crate::error::{Error, Kind, Result};
 use crate::lock::direct::DirectLocks;
+pub(super) use crate::lock::direct::Ticket;
 use crate::lock::{Barriers as _, LockLayout, Locks as _, lost};
 
 /// {allocations, one number for them, processors}.
@@ -118,11 +119,29 @@ impl Road {
     }
 
     /// Takes a lock when its turn comes.
-    pub(super) fn take(&self, common: &Common, lock: LockId) -> Result<()> {
+    fn take(&self, common: &Common, lock: LockId) -> Result<()> {
+        self.wait(common, lock, self.ask(common, lock))
+    }
+
+    /// Asks for a lock: its ticket, or none where the lock is this rank's at once. It waits for
+    /// nothing, so the caller may have the engine locked.
+    pub(super) fn ask(&self, common: &Common, lock: LockId) -> Result<Option<Ticket>> {
+        let live = || Ok(());
+        DirectLocks::of_job(fabric(common), self.layout, 0, false, &live).ask(lock)
+    }
+
+    /// Waits for the turn of a lock that was asked for.
+    pub(super) fn wait(
+        &self,
+        common: &Common,
+        lock: LockId,
+        asked: Result<Option<Ticket>>,
+    ) -> Result<()> {
+        let Some(ticket) = asked.map_err(|e| common.explained(e))? else { return Ok(()) };
         let waiting = Waiting::of(common, Some(lock));
         let (live, handed) = (|| waiting.look(), |_: NodeId| common.grants.take());
         let side = DirectLocks::of_job(fabric(common), self.layout, 0, false, &live);
-        side.telling(&handed).acquire(lock).map(drop).map_err(|e| common.explained(e))
+        side.telling(&handed).wait(lock, ticket).map_err(|e| common.explained(e))
     }
 
     /// Leaves the innermost section.

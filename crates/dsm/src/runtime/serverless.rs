@@ -26,7 +26,7 @@
 //!   by `a_rank_that_is_gone_ends_who_waits_for_its_lock`.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use littoral_base::mutant;
@@ -34,14 +34,14 @@ use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
 use super::engine::Engine;
-use super::road::{Road, State, fabric};
+use super::road::{Road, State, Ticket, fabric};
 use super::shared_pages::{Layout, Refused, SharedPages};
 use super::{Common, Config, Inside, environment};
 use crate::core::barrier::{in_order, is_news};
 use crate::core::diff::Diff;
 use crate::core::lock::LOG_RUNS_MAX;
 use crate::core::message::{LockId, Message, Notice, Notices, PageId, PageRun};
-use crate::core::rank::{Envelope, Outcome, Rank, allocated_differently};
+use crate::core::rank::{Envelope, Outcome, Rank, Shelf, allocated_differently};
 use crate::core::shared::before_drain;
 use crate::error::{Error, Kind, Result};
 use crate::memory::Segment;
@@ -58,14 +58,21 @@ pub(super) struct Serverless {
     road: Road,
     pages: SharedPages,
     log_runs: usize,
-    /// Copies of pages that this rank has not allocated yet.
-    early: Mutex<Vec<(NodeId, PageRun)>>,
 }
 
-/// A lock, unlock or barrier: what it changes, and what this rank has allocated.
+/// A lock, unlock or barrier: what it changes, and before a barrier what this rank has allocated.
 pub(super) struct Sync<'s> {
     pub(super) state: &'s mut State,
+    pub(super) own: &'s mut OwnPages,
     pub(super) made: (u32, u64),
+}
+
+/// What operations of a rank change where no server takes part in them.
+#[derive(Default)]
+pub(super) struct OwnPages {
+    /// Copies of pages that this rank has not allocated yet.
+    early: Vec<(NodeId, PageRun)>,
+    pub(super) shelf: Shelf,
 }
 
 impl Serverless {
@@ -81,14 +88,18 @@ impl Serverless {
         let pages = SharedPages::open(file, layout, carrier.me());
         let pages = pages.map_err(|e| environment("mapping the pages of other ranks", e))?;
         let log_runs = config.log_capacity.min(LOG_RUNS_MAX);
-        Ok(Some(Serverless { road, pages, log_runs, early: Mutex::default() }))
+        Ok(Some(Serverless { road, pages, log_runs }))
     }
 
     /// Takes in what other ranks have copied out of this one's frames.
-    fn drain(&self, rank: &mut Rank<Segment>, carrier: &dyn Carrier) -> Result<()> {
-        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn drain(
+        &self,
+        rank: &mut Rank<Segment>,
+        own: &mut OwnPages,
+        carrier: &dyn Carrier,
+    ) -> Result<()> {
         before_drain();
-        let mut found = std::mem::take(&mut *early);
+        let mut found = std::mem::take(&mut own.early);
         for from in (0..carrier.ranks()).map(NodeId).filter(|from| *from != carrier.me()) {
             if !self.pages.drain(from.0, |run| found.push((from, run))) {
                 rank.all_copied();
@@ -101,7 +112,7 @@ impl Serverless {
                 PageRun::new(PageId(from as u32), end.saturating_sub(from) as u32)
             };
             run_of(first, known).map_or(Ok(()), |run| rank.copied(from, run))?;
-            early.extend(run_of(first.max(known), run.end()).map(|run| (from, run)));
+            own.early.extend(run_of(first.max(known), run.end()).map(|run| (from, run)));
         }
         Ok(())
     }
@@ -134,47 +145,71 @@ impl Serverless {
         Self::patiently(common, || self.pages.unshow(start, end).then_some(()))
     }
 
-    fn merge(&self, common: &Common, home: NodeId, diffs: &[(PageId, Diff)]) -> Result<()> {
-        if diffs.is_empty() {
-            return Ok(());
-        }
-        let me = common.carrier.me();
-        let merged = Self::patiently(common, || match self.pages.merge(home, diffs) {
-            Err(Refused::Later) => None,
-            Err(Refused::Race(low, high)) => Some(Err((low, high))),
-            Ok(()) => Some(Ok(())),
-        })?;
-        merged.map_err(|(low, high)| {
-            let what = format!(
-                "data race: rank {me} wrote bytes {low}..{high} of shared memory while rank {home} \
-                 had a guard on them; order the two by a lock or a barrier"
-            );
-            let page = (low / common.page_bytes) as u32;
-            let race = Error::new(Kind::Misuse, what).at_rank(me).at_peer(home);
-            race.at_page(page).at_offset(low as u64)
-        })
+    /// Writes differences into their home's frames when its latch and its guards allow it.
+    pub(super) fn merge(
+        &self,
+        common: &Common,
+        home: NodeId,
+        diffs: &[(PageId, Diff)],
+    ) -> Result<()> {
+        Self::patiently(common, || self.try_merge(common, home, diffs))?
     }
 
-    /// Enters a section; what earlier ones have told.
-    fn acquire(
+    /// As `merge` where that can be done now.
+    pub(super) fn try_merge(
+        &self,
+        common: &Common,
+        home: NodeId,
+        diffs: &[(PageId, Diff)],
+    ) -> Option<Result<()>> {
+        if diffs.is_empty() {
+            return Some(Ok(()));
+        }
+        match self.pages.merge(home, diffs) {
+            Err(Refused::Later) => None,
+            Err(Refused::Race(low, high)) => Some(Err(race(common, home, low, high))),
+            Ok(()) => Some(Ok(())),
+        }
+    }
+
+    /// Asks for a lock: its ticket, or none where it is this rank's at once. The engine may be
+    /// locked.
+    pub(super) fn ask(&self, common: &Common, lock: LockId) -> Result<Option<Ticket>> {
+        self.road.ask(common, lock)
+    }
+
+    /// Waits for a lock that was asked for.
+    pub(super) fn wait(
         &self,
         common: &Common,
         lock: LockId,
+        asked: Result<Option<Ticket>>,
+    ) -> Result<()> {
+        self.road.wait(common, lock, asked)
+    }
+
+    /// What earlier sections have told that this rank has not heard, and the log's version; the
+    /// memory of `news` is used.
+    pub(super) fn news(
+        &self,
+        lock: LockId,
         seen: u64,
         generation: u64,
-    ) -> Result<Message> {
-        self.road.take(common, lock)?;
+        mut news: Vec<Notice>,
+    ) -> (Notices, u64) {
         let version = self.pages.version(lock);
         if version == seen {
-            return Ok(Message::Grant { lock, notices: Notices::These(Vec::new()), version });
+            news.clear();
+            return (Notices::These(news), version);
         }
-        let mut log = self.pages.log(lock, self.log_runs);
-        log.forget_before(generation);
-        Ok(Message::Grant { lock, notices: log.news_for(common.carrier.me(), seen), version })
+        match self.pages.news(lock, seen, generation, &mut news) {
+            true => (Notices::These(news), version),
+            false => (Notices::Everything, version),
+        }
     }
 
     /// Leaves a section, and tells what was written in it.
-    fn release(
+    pub(super) fn release(
         &self,
         common: &Common,
         lock: LockId,
@@ -182,10 +217,7 @@ impl Serverless {
         written: &[PageRun],
     ) -> Result<()> {
         if !written.is_empty() {
-            let mut log = self.pages.log(lock, self.log_runs);
-            log.forget_before(generation);
-            log.record(common.carrier.me(), generation, written);
-            self.pages.set_log(lock, &log);
+            self.pages.record(lock, self.log_runs, generation, written);
         }
         self.road.leave(common, lock)
     }
@@ -202,33 +234,75 @@ impl Serverless {
         Err(allocated_differently(named, made.0).at_rank(me))
     }
 
-    /// Waits for every rank; what all have noticed.
-    fn meet(
+    /// Waits for every rank; what all have noticed, in place of what is in `notices`.
+    pub(super) fn meet(
         &self,
         common: &Common,
-        sync: &mut Sync<'_>,
+        state: &mut State,
+        made: (u32, u64),
         written: &[PageRun],
         pages: u32,
-    ) -> Result<Vec<Notice>> {
-        let parity = sync.state.parity();
-        self.pages.tell(parity, written, sync.made);
-        self.road.meet(common, sync.state, sync.made)?;
-        self.compare(common, parity, sync.made)?;
-        let all = || PageRun::new(PageId(0), pages).into_iter().collect();
-        let mut notices = Vec::new();
+        notices: &mut Vec<Notice>,
+    ) -> Result<()> {
+        let parity = state.parity();
+        self.pages.tell(parity, written, made);
+        self.road.meet(common, state, made)?;
+        self.compare(common, parity, made)?;
+        notices.clear();
         for writer in (0..common.carrier.ranks()).map(NodeId) {
-            let runs: Vec<PageRun> = self.pages.told(writer.0, parity).unwrap_or_else(all);
-            notices.extend(runs.into_iter().map(|pages| Notice { pages, writer }));
+            if !self.pages.told(writer.0, parity, notices) {
+                let all = PageRun::new(PageId(0), pages).into_iter();
+                notices.extend(all.map(|pages| Notice { pages, writer }));
+            }
         }
-        in_order(&mut notices);
-        Ok(notices)
+        in_order(notices);
+        Ok(())
+    }
+
+    /// Copies the pages that were wanted with a departure and that it names.
+    pub(super) fn bring(
+        &self,
+        rank: &mut Rank<Segment>,
+        wanted: &[PageId],
+        notices: &[Notice],
+    ) -> Result<()> {
+        let (me, mut copied) = (NodeId(self.pages.me()), Vec::new());
+        for page in wanted.iter().copied().filter(|page| is_news(notices, *page, me)) {
+            let home = rank.home(page);
+            self.pages.copy(home, page.into(), &mut copied, |page, bytes| {
+                let came = rank.copied_in(home, page, bytes)?;
+                debug_assert!(came.send.is_empty(), "a wanted page waits for the departure");
+                Ok::<_, Error>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ends an operation: pages of other ranks that it has reached are let go now and then.
+    pub(super) fn end(&self, rank: &mut Rank<Segment>) -> Result<()> {
+        let let_go = self.pages.let_go();
+        let_go.map_err(|e| environment("letting go of pages of other ranks", e))?;
+        rank.frames_mut().settle()
     }
 }
 
+#[cold]
+fn race(common: &Common, home: NodeId, low: usize, high: usize) -> Error {
+    let me = common.carrier.me();
+    let what = format!(
+        "data race: rank {me} wrote bytes {low}..{high} of shared memory while rank {home} had a \
+         guard on them; order the two by a lock or a barrier"
+    );
+    let page = (low / common.page_bytes) as u32;
+    let race = Error::new(Kind::Misuse, what).at_rank(me).at_peer(home);
+    race.at_page(page).at_offset(low as u64)
+}
+
 /// An operation of the program on its way through what the protocol wants sent.
-struct Errand<'c> {
+pub(super) struct Errand<'c> {
     common: &'c Common,
     way: &'c Serverless,
+    /// What is to be sent.
     queue: VecDeque<Envelope>,
     done: bool,
     /// Pages wanted with the departure.
@@ -236,37 +310,34 @@ struct Errand<'c> {
 }
 
 impl Common {
-    /// Carries out one operation of the program, without a server.
+    /// Carries out one operation of the program that makes pages accessible, without a server.
     pub(super) fn operate_alone(
         &self,
         way: &Serverless,
-        sync: Option<Sync<'_>>,
         op: impl FnOnce(&mut Rank<Segment>) -> Result<Outcome>,
     ) -> Result<()> {
         let _inside = Inside::enter();
         let _alone = self.alone();
         let mut engine = self.locked();
         engine.check()?;
-        if sync.is_some() {
-            engine.guards.refuse_leaked()?;
-            let drained = way.drain(&mut engine.rank, &*self.carrier);
-            drained.inspect_err(|e| self.fail(&mut engine, e))?;
-        }
-        let Outcome { send, done } = op(&mut engine.rank)?;
-        let (queue, wanted) = (send.into(), Vec::new());
-        let errand = Errand { common: self, way, queue, done, wanted };
-        let mut sync = sync;
-        let done = errand.run(engine, &mut sync);
+        let outcome = op(&mut engine.rank)?;
+        let done = Errand::new(self, way, outcome).run(engine, &mut None).map(drop);
         done.inspect_err(|e| self.fail(&mut self.locked(), e))
     }
 }
 
 impl<'c> Errand<'c> {
-    fn run(
+    pub(super) fn new(common: &'c Common, way: &'c Serverless, outcome: Outcome) -> Self {
+        let Outcome { send, done } = outcome;
+        Errand { common, way, queue: send.into(), done, wanted: Vec::new() }
+    }
+
+    /// Carries out all that is to be sent, answers included.
+    pub(super) fn run(
         mut self,
         mut engine: MutexGuard<'c, Engine>,
         sync: &mut Option<Sync<'_>>,
-    ) -> Result<()> {
+    ) -> Result<MutexGuard<'c, Engine>> {
         while let Some((to, message)) = self.queue.pop_front() {
             engine = match message {
                 Message::GetPage { page, .. } => self.copy(engine, to, page)?,
@@ -274,9 +345,8 @@ impl<'c> Errand<'c> {
             };
         }
         debug_assert!(self.done, "an operation stands still");
-        let let_go = self.way.pages.let_go();
-        let_go.map_err(|e| environment("letting go of pages of other ranks", e))?;
-        engine.rank.frames_mut().settle()
+        self.way.end(&mut engine.rank)?;
+        Ok(engine)
     }
 
     fn answer(&mut self, engine: &mut Engine, from: NodeId, message: Message) -> Result<()> {
@@ -294,9 +364,16 @@ impl<'c> Errand<'c> {
         first: PageId,
     ) -> Result<MutexGuard<'c, Engine>> {
         let run = run_at_front(&mut self.queue, home, first);
-        for (page, bytes) in run.pages().zip(self.way.pages.copy(home, run)) {
-            self.answer(&mut engine, home, Message::Page { page, bytes })?;
-        }
+        let mut bytes = std::mem::take(&mut engine.copied);
+        let (rank, mut done) = (&mut engine.rank, false);
+        self.way.pages.copy(home, run, &mut bytes, |page, bytes| {
+            let outcome = rank.copied_in(home, page, bytes)?;
+            done |= outcome.done;
+            self.queue.extend(outcome.send);
+            Ok::<_, Error>(())
+        })?;
+        self.done |= done;
+        engine.copied = bytes;
         Ok(engine)
     }
 
@@ -324,14 +401,19 @@ impl<'c> Errand<'c> {
                 self.wanted = held;
                 None
             }
-            Message::Acquire { lock, seen } => Some(way.acquire(common, lock, seen, generation)?),
+            Message::Acquire { lock, seen } => {
+                way.wait(common, lock, way.ask(common, lock))?;
+                let (notices, version) = way.news(lock, seen, generation, Vec::new());
+                Some(Message::Grant { lock, notices, version })
+            }
             Message::Release { lock, generation, pages } => {
                 way.release(common, lock, generation, &pages)?;
                 None
             }
             Message::Arrive { generation, pages: written } => {
                 let sync = sync.as_mut().ok_or_else(unsynchronised)?;
-                let notices = way.meet(common, sync, &written, pages)?;
+                let mut notices = Vec::new();
+                way.meet(common, sync.state, sync.made, &written, pages, &mut notices)?;
                 Some(Message::Depart { generation, notices })
             }
             _ => return Err(unsynchronised()),
@@ -339,25 +421,13 @@ impl<'c> Errand<'c> {
         let mut engine = common.locked();
         engine.check()?;
         if let Some(Message::Depart { notices, .. }) = &answer {
-            self.bring_wanted(&mut engine, notices)?;
+            let wanted = std::mem::take(&mut self.wanted);
+            way.bring(&mut engine.rank, &wanted, notices)?;
         }
         if let Some(answer) = answer {
             self.answer(&mut engine, to, answer)?;
         }
         Ok(engine)
-    }
-
-    /// Copies the pages that were wanted with a departure and that it names.
-    fn bring_wanted(&mut self, engine: &mut Engine, notices: &[Notice]) -> Result<()> {
-        let me = self.common.carrier.me();
-        for page in std::mem::take(&mut self.wanted) {
-            if is_news(notices, page, me) {
-                let home = engine.rank.home(page);
-                let bytes = self.way.pages.copy(home, page.into()).remove(0);
-                self.answer(engine, home, Message::Page { page, bytes })?;
-            }
-        }
-        Ok(())
     }
 }
 

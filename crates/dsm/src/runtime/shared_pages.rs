@@ -30,7 +30,7 @@ use littoral_base::units::NodeId;
 
 use crate::core::diff::Diff;
 use crate::core::lock::{LOG_NEAR_WORDS, LOG_WORDS, Log};
-use crate::core::message::{LockId, PageId, PageRun};
+use crate::core::message::{LockId, Notice, PageId, PageRun};
 use crate::core::shared::{Handed, Latch, RING_WORDS, Words, run_of, word_of};
 use crate::memory::{Memory, page_bytes};
 
@@ -183,6 +183,11 @@ impl SharedPages {
         Ok(SharedPages { memory, layout, me: me.index(), reached: AtomicUsize::new(0) })
     }
 
+    /// This rank.
+    pub(super) fn me(&self) -> u16 {
+        self.me as u16
+    }
+
     fn part(&self, at: usize) -> Part<'_> {
         Part { memory: &self.memory, at }
     }
@@ -201,17 +206,26 @@ impl SharedPages {
         self.memory.unmap_pages(0, self.layout.guards(0))
     }
 
-    /// Pages as they are at their home, which learns that this rank has them.
-    pub(super) fn copy(&self, home: NodeId, run: PageRun) -> Vec<Vec<u8>> {
+    /// Copies pages as they are at their home, which learns that this rank has them; `each` is
+    /// given one after the other, in `bytes`.
+    ///
+    /// # Errors
+    /// What `each` fails with.
+    pub(super) fn copy<E>(
+        &self,
+        home: NodeId,
+        run: PageRun,
+        bytes: &mut Vec<u8>,
+        mut each: impl FnMut(PageId, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let ring = Handed::over(self.part(self.layout.ring(self.me, home.index())));
         self.reached.fetch_add(run.count() as usize, Ordering::Relaxed);
+        bytes.resize(page_bytes(), 0);
         ring.copy(run, || {
-            let one = |page| {
-                let mut bytes = vec![0; page_bytes()];
-                self.memory.load(self.place(home, page), &mut bytes);
-                bytes
-            };
-            run.pages().map(one).collect()
+            run.pages().try_for_each(|page| {
+                self.memory.load(self.place(home, page), bytes);
+                each(page, bytes)
+            })
         })
     }
 
@@ -291,19 +305,27 @@ impl SharedPages {
         LogPart { near: self.part(near), far: self.part(far) }
     }
 
-    /// The log of a lock that this rank holds.
-    pub(super) fn log(&self, lock: LockId, capacity: usize) -> Log {
-        Log::load(&self.log_part(lock), capacity)
-    }
-
-    /// What the log's version is.
+    /// What the log's version is, of a lock that this rank holds.
     pub(super) fn version(&self, lock: LockId) -> u64 {
         Log::version_in(&self.log_part(lock))
     }
 
-    /// Puts the log of a lock that this rank holds back.
-    pub(super) fn set_log(&self, lock: LockId, log: &Log) {
-        log.store(&self.log_part(lock));
+    /// What this rank, which has seen version `seen` of the lock's log, has not heard, in place of
+    /// what is in `news`; `false` for everything.
+    pub(super) fn news(
+        &self,
+        lock: LockId,
+        seen: u64,
+        generation: u64,
+        news: &mut Vec<Notice>,
+    ) -> bool {
+        Log::news_in(&self.log_part(lock), NodeId(self.me()), seen, generation, news)
+    }
+
+    /// Records what this rank has written under a lock that it holds.
+    pub(super) fn record(&self, lock: LockId, runs_max: usize, generation: u64, runs: &[PageRun]) {
+        let me = NodeId(self.me());
+        Log::record_in(&self.log_part(lock), runs_max, me, generation, runs);
     }
 
     /// Tells what this rank has noticed and allocated, before a barrier of this parity.
@@ -331,13 +353,20 @@ impl SharedPages {
         (list.load(1, Ordering::Relaxed) as u32, list.load(2, Ordering::Relaxed))
     }
 
-    /// What it has noticed before that barrier; `None` for everything.
-    pub(super) fn told(&self, rank: u16, parity: usize) -> Option<Vec<PageRun>> {
+    /// Adds what it has noticed before that barrier; `false` for everything.
+    pub(super) fn told(&self, rank: u16, parity: usize, notices: &mut Vec<Notice>) -> bool {
         let list = self.part(self.layout.list(usize::from(rank), parity));
-        let count = list.load(0, Ordering::Relaxed);
-        let count = usize::try_from(count).ok().filter(|count| *count <= LIST_RUNS)?;
-        let word = |n| list.load(LINE_BYTES / WORD + n, Ordering::Relaxed);
-        (0..count).map(|n| run_of(word(n))).collect()
+        let count = usize::try_from(list.load(0, Ordering::Relaxed));
+        let Some(count) = count.ok().filter(|count| *count <= LIST_RUNS) else { return false };
+        let run = |n| run_of(list.load(LINE_BYTES / WORD + n, Ordering::Relaxed));
+        let before = notices.len();
+        let writer = NodeId(rank);
+        notices.extend((0..count).map_while(run).map(|pages| Notice { pages, writer }));
+        let is_whole = notices.len() - before == count;
+        if !is_whole {
+            notices.truncate(before);
+        }
+        is_whole
     }
 }
 
@@ -388,7 +417,6 @@ fn set_guard(table: &Part<'_>, n: usize, (start, end): (u64, u64)) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::core::message::Notices;
     use rustix::fs::{MemfdFlags, memfd_create};
 
     /// Two ranks with two pages and four locks, in one memory.
@@ -410,13 +438,19 @@ mod tests {
         let [one, other] = two();
         let run = |n| PageRun::new(PageId(2 * n as u32), 1).unwrap();
         let most: Vec<PageRun> = (0..LIST_RUNS).map(run).collect();
+        let told = |rank, parity| {
+            let mut notices = Vec::new();
+            let is_whole = other.told(rank, parity, &mut notices);
+            assert!(notices.iter().all(|n| n.writer == NodeId(rank)));
+            is_whole.then(|| notices.into_iter().map(|n| n.pages).collect::<Vec<_>>())
+        };
         one.tell(0, &most, (3, 4));
         one.tell(1, &most[..2], (5, 6));
-        assert_eq!((other.told(0, 0), other.made(0, 0)), (Some(most.clone()), (3, 4)));
-        assert_eq!((other.told(0, 1), other.made(0, 1)), (Some(most[..2].to_vec()), (5, 6)));
+        assert_eq!((told(0, 0), other.made(0, 0)), (Some(most.clone()), (3, 4)));
+        assert_eq!((told(0, 1), other.made(0, 1)), (Some(most[..2].to_vec()), (5, 6)));
         one.tell(0, &[&most[..], &most[..1]].concat(), (7, 8));
-        assert_eq!((other.told(0, 0), other.made(0, 0)), (None, (7, 8)));
-        assert_eq!(other.told(1, 0), Some(Vec::new()), "it has told nothing");
+        assert_eq!((told(0, 0), other.made(0, 0)), (None, (7, 8)));
+        assert_eq!(told(1, 0), Some(Vec::new()), "it has told nothing");
     }
 
     #[test]
@@ -429,7 +463,13 @@ mod tests {
         assert_eq!(other.merge(NodeId(0), &diff(40)), Err(Refused::Race(at, at + 1)));
         assert!(home.unshow(at, at + 1));
         assert_eq!(other.merge(NodeId(0), &diff(40)), Ok(()));
-        assert_eq!(other.copy(NodeId(0), PageId(1).into())[0][39..42], [0, 7, 0]);
+        let mut seen = Vec::new();
+        let keep = |page: PageId, bytes: &[u8]| {
+            seen.push((page.0, bytes[39..42].to_vec()));
+            Ok::<_, ()>(())
+        };
+        other.copy(NodeId(0), PageId(1).into(), &mut Vec::new(), keep).unwrap();
+        assert_eq!(seen, [(1, vec![0, 7, 0])]);
         assert_eq!(other.merge(NodeId(0), &diff(41)), Err(Refused::Race(at + 1, at + 2)));
         let mut copied = Vec::new();
         assert!(home.drain(1, |run| copied.push(run)) && home.drain(0, |_| panic!("none")));
@@ -453,15 +493,14 @@ mod tests {
     fn the_log_of_a_lock_is_no_other_ones() {
         let [one, other] = two();
         for lock in 0..4 {
-            let mut log = one.log(LockId(lock), 300);
-            (0..=50 * lock).for_each(|n| log.record(NodeId(0), 0, &[PageId(2 * n).into()]));
-            one.set_log(LockId(lock), &log);
+            let record = |n| one.record(LockId(lock), 300, 0, &[PageId(2 * n).into()]);
+            (0..=50 * lock).for_each(record);
         }
+        let mut news = Vec::new();
         for lock in 0..4 {
             assert_eq!(other.version(LockId(lock)), 50 * u64::from(lock) + 1);
-            let log = other.log(LockId(lock), 300);
-            let Notices::These(told) = log.news_for(NodeId(1), 0) else { panic!("all fits") };
-            assert_eq!(told.len() as u64, log.version());
+            assert!(other.news(LockId(lock), 0, 0, &mut news), "all fits");
+            assert_eq!(news.len() as u64, other.version(LockId(lock)));
         }
     }
 }

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use littoral_base::units::NodeId;
 use littoral_dsm::core::message::{LockId, Message, PageId};
-use littoral_dsm::core::rank::{Outcome, Rank, Shape};
+use littoral_dsm::core::rank::{Ending, Outcome, Rank, Shape};
 
 use alone::Alone;
+pub(crate) use alone::Way;
 
 /// A byte of shared memory.
 pub(crate) type Place = (u32, usize);
@@ -73,8 +74,8 @@ impl Job {
     }
 
     /// Has the ranks reach each other's frames, locks and notices in shared memory.
-    pub(crate) fn without_server(mut self, log_capacity: usize) -> Self {
-        self.alone = Some(Alone::new(self.ranks.len(), log_capacity));
+    pub(crate) fn without_server(mut self, log_capacity: usize, way: Way) -> Self {
+        self.alone = Some(Alone::new(self.ranks.len(), log_capacity, way));
         self
     }
 
@@ -112,7 +113,9 @@ impl Job {
         if self.verdict.is_some() {
             return Vec::new();
         }
-        let can_run = |&r: &usize| !self.ranks[r].is_waiting() && !self.programs[r].is_empty();
+        let is_short = |r| self.alone.as_ref().is_some_and(|alone| alone.is_on_short_way(r));
+        let is_busy = |r: usize| self.ranks[r].is_waiting() || is_short(r);
+        let can_run = |&r: &usize| !is_busy(r) && !self.programs[r].is_empty();
         let run = (0..self.ranks.len()).filter(can_run).map(Move::Run);
         let full = self.channels.iter().filter(|(_, q)| !q.is_empty());
         let alone = |r: &usize| self.alone.as_ref().is_some_and(|alone| alone.can_go_on(*r));
@@ -172,17 +175,28 @@ impl Job {
             let done = Outcome { done: true, ..Outcome::default() };
             return self.absorb(r, Ok(done));
         }
-        let ends_scope = matches!(step, Step::Lock(_) | Step::Unlock(_) | Step::Barrier);
-        if let Some(alone) = self.alone.as_mut().filter(|_| ends_scope) {
+        let ending = match step {
+            Step::Lock(l) => Some(Ending::Lock(LockId(l))),
+            Step::Unlock(l) => Some(Ending::Unlock(LockId(l))),
+            Step::Barrier => Some(Ending::Barrier),
+            Step::Read(_) | Step::Write(..) | Step::Increment(_) => None,
+        };
+        if let (Some(alone), Some(ending)) = (&mut self.alone, ending) {
             alone.look_at_rings(r, &mut self.ranks);
+            match alone.begin_short(r, ending, &mut self.ranks) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(e) => return self.absorb(r, Err(e)),
+            }
         }
         let rank = &mut self.ranks[r];
-        let outcome = match step {
-            Step::Lock(l) => rank.lock(LockId(l)),
-            Step::Unlock(l) => rank.unlock(LockId(l)),
-            Step::Barrier => rank.barrier(),
-            Step::Read((page, _)) => rank.read(PageId(page)),
-            Step::Write((page, _), _) | Step::Increment((page, _)) => rank.write(PageId(page)),
+        let outcome = match (ending, step) {
+            (Some(ending), _) => rank.end_by(ending),
+            (None, Step::Read((page, _))) => rank.read(PageId(page)),
+            (None, Step::Write((page, _), _) | Step::Increment((page, _))) => {
+                rank.write(PageId(page))
+            }
+            (None, other) => panic!("{other:?} ends a scope"),
         };
         self.absorb(r, outcome);
     }

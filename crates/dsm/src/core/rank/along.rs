@@ -234,7 +234,7 @@ impl<F: Frames> Rank<F> {
         if self.along.is_none() || manager == self.me {
             return;
         }
-        let predicted = self.predicted.get(&lock).into_iter().flatten().copied();
+        let predicted = self.predicted.get(&lock).into_iter().flat_map(PageSet::iter);
         let its = predicted.filter(|page| self.home(*page) == manager);
         let (absent, held) = its.partition(|page| self.access(*page) == Access::Invalid);
         self.tell_wanted(manager, Wants { absent, held }, out);
@@ -406,9 +406,9 @@ impl<F: Frames> Rank<F> {
 
     /// Fetches the invalid pages among those predicted for `lock` and makes the others writable.
     pub(super) fn arm_predicted(&mut self, lock: LockId, out: &mut Outcome) {
-        let predicted = self.predicted.remove(&lock).unwrap_or_default();
+        let predicted = self.predicted.get_mut(&lock).map(std::mem::take).unwrap_or_default();
         let mut missing = BTreeSet::new();
-        for page in predicted {
+        for page in predicted.iter() {
             match self.access(page) {
                 Access::Invalid => {
                     self.counts.predicted_fetches += 1;

@@ -27,6 +27,7 @@ use littoral_base::mutant;
 use super::want::{Demand, Wish};
 use super::{Access, AfterFlush, Along, Message, Outcome, PageId, PageRun, Rank, UNDER_WAY_MAX};
 use crate::core::frames::Frames;
+use crate::core::pages::PageSet;
 use crate::error::Result;
 
 /// See the module's page.
@@ -95,22 +96,36 @@ impl<F: Frames> Rank<F> {
         Ok(())
     }
 
+    /// Copies that the answer to the message after a flush may bring, and twins that it may make.
+    fn may_come_after(&self, then: &AfterFlush) -> Option<(usize, usize)> {
+        match (then, &self.along) {
+            (AfterFlush::Acquire(lock), _) => {
+                let under = self.predicted.get(lock).map_or(0, PageSet::len);
+                Some((under, under))
+            }
+            (AfterFlush::Arrive, Some(along)) => Some(along.may_come()),
+            (AfterFlush::Release(_) | AfterFlush::Arrive, _) => None,
+        }
+    }
+
+    /// Whether these find room beside the copies that are there; a flush frees every twin.
+    pub(super) fn prediction_fits(&self, then: &AfterFlush) -> bool {
+        let Some((copies, twins)) = self.may_come_after(then) else { return true };
+        let fits = |cache: &Cache| cache.resident.len() + copies + twins <= cache.limit;
+        self.cache.as_ref().is_none_or(fits) || mutant!("dsm_prediction_exceeds_cache")
+    }
+
     /// Copies to evict in a flush, which frees every twin, so that what the answer to the message
     /// after it may bring finds room.
     pub(super) fn victims_of_prediction(&mut self, then: &AfterFlush) -> Vec<PageId> {
-        let Some(cache) = &self.cache else { return Vec::new() };
-        let under = |lock| self.predicted.get(lock).map_or(0, BTreeSet::len);
-        let (copies, twins) = match (then, &self.along) {
-            (AfterFlush::Acquire(lock), _) => (under(lock), under(lock)),
-            (AfterFlush::Arrive, Some(along)) => along.may_come(),
-            (AfterFlush::Release(_) | AfterFlush::Arrive, _) => return Vec::new(),
-        };
-        let fits = cache.resident.len() + copies + twins <= cache.limit;
-        if fits || mutant!("dsm_prediction_exceeds_cache") {
+        let Some(cache) = self.cache.as_ref().filter(|_| !self.prediction_fits(then)) else {
             return Vec::new();
-        }
+        };
+        let (_, twins) = self.may_come_after(then).unwrap_or_default();
         let pages: BTreeSet<PageId> = match (then, &self.along) {
-            (AfterFlush::Acquire(lock), _) => self.predicted[lock].clone(),
+            (AfterFlush::Acquire(lock), _) => {
+                self.predicted.get(lock).into_iter().flat_map(PageSet::iter).collect()
+            }
             (_, along) => along.iter().flat_map(Along::may_come_pages).collect(),
         };
         let is_new =
@@ -359,6 +374,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A wish of more pages than the limit leaves them there; the lock was never taken before.
+    #[test]
+    fn a_lock_without_a_prediction_finds_a_cache_beyond_its_limit() {
+        let mut pair = Pair::new(40, 8, 8, true);
+        pair.act(COPIES, |r| r.want(PageId(0), 32, false));
+        assert!(pair.taken() > 8, "{} pages", pair.taken());
+        pair.act(COPIES, |r| r.lock(LOCK));
+        assert!(pair.taken() <= 8, "{} pages", pair.taken());
     }
 
     #[test]

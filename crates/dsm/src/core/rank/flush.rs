@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
-use super::{Access, AfterFlush, Diff, Envelope, Outcome, PageId, Rank, Waiting};
+use super::{Access, AfterFlush, Diff, Envelope, Open, Outcome, PageId, PageRun, Rank, Waiting};
 use crate::core::frames::Frames;
 use crate::core::message::{LockId, Message};
 use crate::error::Result;
@@ -46,17 +46,23 @@ impl<F: Frames> Rank<F> {
         if self.in_place {
             open.untwinned(runs).into_iter().for_each(|run| self.frames.write_back(run));
         }
-        for page in open.twinned() {
-            if self.home(page) == self.me {
-                self.clean(page);
-            } else {
-                self.unsent.push_back(page);
-            }
-        }
+        self.queue_differences(&open, &mut Diff::default());
         let mut out = Outcome::default();
         let owed = std::mem::take(&mut self.owed);
         self.send_differences(then, owed, &mut out)?;
         Ok(out)
+    }
+
+    /// Ends writing of the pages with a twin: those at home here at once, the others when their
+    /// differences are made.
+    pub(super) fn queue_differences(&mut self, open: &Open, spare: &mut Diff) {
+        for page in open.twinned() {
+            if self.home(page) == self.me {
+                self.clean_into(page, spare);
+            } else {
+                self.unsent.push_back(page);
+            }
+        }
     }
 
     /// Makes and sends differences until the limit is under way, then waits for acknowledgements.
@@ -160,21 +166,33 @@ impl<F: Frames> Rank<F> {
     /// Ends writing of a page with a twin; its difference, if bytes changed and the page's home is
     /// elsewhere.
     pub(super) fn clean(&mut self, page: PageId) -> Option<Diff> {
+        let mut diff = Diff::default();
+        self.clean_into(page, &mut diff).then(|| {
+            diff.shrink();
+            diff
+        })
+    }
+
+    /// As `clean`, in place of what is in `diff`; whether there is a difference to be sent.
+    pub(super) fn clean_into(&mut self, page: PageId, diff: &mut Diff) -> bool {
         if self.in_place {
             self.drop_merged(page);
         }
-        let diff = Some(self.frames.take_diff(page)).filter(|diff| !diff.is_empty())?;
+        self.frames.take_diff_into(page, diff);
+        if diff.is_empty() {
+            return false;
+        }
         self.used(page);
         let scope = self.scopes.last_mut().expect("invariant: the barrier's scope is never left");
         if scope.idle.remove(page) {
             self.wrote(page);
         }
         if self.home(page) == self.me {
-            return None;
+            return false;
         }
         self.counts.diffs += 1;
         self.counts.diff_bytes += diff.wire_bytes() as u64;
-        Some(diff)
+        true
     }
 
     pub(super) fn after_flush(
@@ -203,20 +221,37 @@ impl<F: Frames> Rank<F> {
     }
 
     fn arrive(&mut self, out: &mut Outcome) -> Result<()> {
+        let mut noticed = Vec::new();
+        self.close_phase(&mut noticed, out);
+        self.send_arrival(noticed, out)
+    }
+
+    /// Ends the phase outside of sections; `noticed` are the pages to be told.
+    pub(super) fn close_phase(&mut self, noticed: &mut Vec<PageRun>, out: &mut Outcome) {
         self.tell_wanted_after_barrier(out);
         let scope = std::mem::take(&mut self.scopes[0]);
-        let noticed = scope.written.without(&scope.idle);
+        let pages = scope.written.without(&scope.idle);
         if self.unshared.is_some() {
-            self.published = noticed.iter().filter(|page| self.home(*page) == self.me).collect();
+            self.published = pages.iter().filter(|page| self.home(*page) == self.me).collect();
         }
-        self.send_arrival(noticed.runs(), out)
+        pages.runs_into(noticed);
     }
 
     fn leave(&mut self, lock: LockId, out: &mut Outcome) {
+        let mut pages = Vec::new();
+        self.close_section(lock, &mut pages);
+        self.waiting = Waiting::Nothing;
+        out.done = true;
+        let generation = self.generation;
+        out.send.push((self.shape.manager(lock), Message::Release { lock, generation, pages }));
+    }
+
+    /// Ends a section; `pages` are those to be told.
+    pub(super) fn close_section(&mut self, lock: LockId, pages: &mut Vec<PageRun>) {
         let scope = self.scopes.pop().expect("invariant: a section is open");
         let useful = scope.written.without(&scope.idle);
         let silent = mutant!("dsm_silent_store_unnoticed");
-        let pages = if silent { &useful } else { &scope.written }.runs();
+        if silent { &useful } else { &scope.written }.runs_into(pages);
         if !mutant!("dsm_inner_notices_lost") {
             pages.iter().for_each(|run| self.note_run(*run));
         }
@@ -224,14 +259,12 @@ impl<F: Frames> Rank<F> {
         outer.unconfirmed.extend(scope.unconfirmed.iter().copied());
         if self.shape.predict {
             let most = self.predicted_max();
-            self.predicted.insert(lock, useful.iter().take(most).collect());
+            let few = useful.len() <= most;
+            let next = if few { useful } else { useful.iter().take(most).collect() };
+            *self.predicted.entry(lock).or_default() = next;
         }
         // What this section tells is the log's next version, since no other rank is in one.
         let told = u64::from(!pages.is_empty() && !mutant!("dsm_own_section_unseen"));
         *self.seen.entry(lock).or_default() += told;
-        self.waiting = Waiting::Nothing;
-        out.done = true;
-        let generation = self.generation;
-        out.send.push((self.shape.manager(lock), Message::Release { lock, generation, pages }));
     }
 }

@@ -6,9 +6,11 @@
 //!   `what_a_long_guard_wrote_leaves_as_acknowledgements_come`.
 //! - Lines in place are reached by runs. Checked by `runs_are_found_however_they_meet_blocks`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use littoral_base::mutant;
 use littoral_base::units::NodeId;
 
 use super::{
@@ -66,6 +68,17 @@ impl<F: Frames> Rank<F> {
     /// As [`Rank::read`].
     pub fn want(&mut self, first: PageId, count: u32, write: bool) -> Result<Outcome> {
         self.demand(first, count, 0, if write { Demand::Write } else { Demand::Read })
+    }
+
+    /// Whether the program may use pages already, as [`Rank::want`] would let it.
+    pub fn has(&self, pages: Range<u32>, write: bool) -> bool {
+        let all = self.access.get(pages.start as usize..pages.end as usize);
+        let may = |access: &Access| match access {
+            Access::Invalid => false,
+            Access::Shared => !write || mutant!("dsm_guard_writes_shared_pages"),
+            Access::Written => true,
+        };
+        all.is_some_and(|all| all.iter().all(may))
     }
 
     /// As [`Rank::want`] for pages of which the program writes every byte, to the same values or
@@ -198,7 +211,7 @@ impl<F: Frames> Rank<F> {
         &mut self,
         from: NodeId,
         page: PageId,
-        bytes: Vec<u8>,
+        bytes: Cow<'_, [u8]>,
         out: &mut Outcome,
     ) -> Result<()> {
         if bytes.len() != self.shape.page_bytes || page.0 >= self.shape.pages {
@@ -206,7 +219,7 @@ impl<F: Frames> Rank<F> {
             return Err(protocol(what).at_page(page.0));
         }
         let Waiting::Pages { missing, write, predicted } = &mut self.waiting else {
-            return self.keep_arrived(from, page, bytes);
+            return self.keep_arrived(from, page, bytes.into_owned());
         };
         if !missing.remove(&page) {
             return Err(unasked(from, page));

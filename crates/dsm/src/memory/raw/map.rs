@@ -18,8 +18,10 @@
 //! - A child made by `fork` has none of the mappings. Checked by
 //!   `a_forked_child_that_touches_shared_memory_ends_in_words`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::fs::File;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -297,14 +299,39 @@ impl Memory {
 /// Slots of twins that keep their memory while they are free: 1 MiB of pages of 4 KiB.
 const SLOTS_KEPT: u32 = 256;
 
+/// Where a page's twin lies, and which lines it has, a bit a line; `None` for the whole page.
+#[derive(Clone, Copy)]
+struct Kept {
+    slot: u32,
+    lines: Option<u64>,
+}
+
+/// Spreads numbers of pages, which no stranger chooses, over a table.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, page: u32) {
+        self.0 = (self.0 ^ u64::from(page)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// Copies of pages as they were, in slots of a private mapping. Once no slot is in use all but
 /// [`SLOTS_KEPT`] give their memory back.
 pub(crate) struct Twins {
     mapping: Mapping,
     page_bytes: usize,
-    slots: HashMap<u32, u32>,
+    slots: HashMap<u32, Kept, BuildHasherDefault<Spread>>,
     /// Free slots that have been used before; the lowest is used first.
-    free: BTreeSet<u32>,
+    free: BinaryHeap<Reverse<u32>>,
     /// Slots that have ever been used.
     used: u32,
     /// Slots from here on have no memory.
@@ -321,7 +348,7 @@ impl Twins {
     /// Whatever the system says.
     pub(crate) fn new(bytes: usize, page_bytes: usize) -> io::Result<Twins> {
         let mapping = Mapping::anonymous(bytes)?;
-        let (slots, free) = (HashMap::new(), BTreeSet::new());
+        let (slots, free) = (HashMap::default(), BinaryHeap::new());
         Ok(Twins { mapping, page_bytes, slots, free, used: 0, warm: 0 })
     }
 
@@ -331,16 +358,31 @@ impl Twins {
             self.used += 1;
             self.used - 1
         };
-        let slot =
-            *self.slots.entry(page).or_insert_with(|| self.free.pop_first().unwrap_or_else(fresh));
+        let new = || Kept { slot: self.free.pop().map_or_else(fresh, |free| free.0), lines: None };
+        let Kept { slot, .. } = *self.slots.entry(page).or_insert_with(new);
         self.warm = self.warm.max(slot + 1);
         self.slot(slot)
     }
 
     /// The twin of a page that has one.
     pub(crate) fn of(&mut self, page: u32) -> Option<&mut [u8]> {
-        let slot = *self.slots.get(&page)?;
+        let Kept { slot, .. } = *self.slots.get(&page)?;
         Some(self.slot(slot))
+    }
+
+    /// The lines that a page's twin has; `None` for the whole page, or without a twin.
+    pub(crate) fn lines(&self, page: u32) -> Option<u64> {
+        self.slots.get(&page)?.lines
+    }
+
+    /// Says which lines the twin of a page has.
+    pub(crate) fn set_lines(&mut self, page: u32, lines: Option<u64>) {
+        self.slots.get_mut(&page).into_iter().for_each(|kept| kept.lines = lines);
+    }
+
+    /// The pages with a twin, in any order.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = u32> {
+        self.slots.keys().copied()
     }
 
     /// Twins there are.
@@ -353,7 +395,7 @@ impl Twins {
     /// # Errors
     /// Whatever the system says.
     pub(crate) fn free(&mut self, page: u32) -> io::Result<()> {
-        self.free.extend(self.slots.remove(&page));
+        self.free.extend(self.slots.remove(&page).map(|kept| Reverse(kept.slot)));
         if !self.slots.is_empty() || self.warm < 2 * SLOTS_KEPT {
             return Ok(());
         }
