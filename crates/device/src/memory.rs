@@ -38,6 +38,12 @@ pub fn prefetch(address: usize) {
     cpu::prefetch(std::ptr::without_provenance(address));
 }
 
+/// Refuses a range that does not lie in a domain of `all` bytes.
+#[inline(always)]
+pub(crate) fn check_range(offset: usize, len: usize, all: usize) {
+    assert!(len <= all && offset <= all - len, "{len} bytes at {offset} of a domain of {all}");
+}
+
 /// What a fence promises on a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Promise {

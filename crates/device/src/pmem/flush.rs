@@ -19,7 +19,7 @@ use littoral_base::mutant;
 use super::raw::flush::{Flush, fence, stream_line};
 use super::raw::map::Mapping;
 use crate::error::{Error, Kind, Result};
-use crate::memory::{Domain, LINE_BYTES, Promise};
+use crate::memory::{Domain, LINE_BYTES, Promise, check_range};
 
 /// The word methods that every mapped domain shares; the mapping is `self.map`.
 macro_rules! mapped_words {
@@ -82,7 +82,7 @@ macro_rules! mapped_words {
         /// A coherent mapping holds no private copies: nothing to drop.
         #[inline(always)]
         fn invalidate(&self, offset: usize, len: usize) {
-            assert!(offset + len <= self.map.len(), "range in the domain");
+            check_range(offset, len, self.map.len());
         }
     };
 }
@@ -154,6 +154,7 @@ impl Domain for FlushFence {
 
     #[inline(always)]
     fn write_back(&self, offset: usize, len: usize) {
+        check_range(offset, len, self.map.len());
         let words = &self.map.words()[..(offset + len).div_ceil(8)];
         let mut at = offset / LINE_BYTES * (LINE_BYTES / 8);
         while let Some(word) = words.get(at) {
@@ -235,7 +236,7 @@ impl Domain for Eadr {
 
     #[inline(always)]
     fn write_back(&self, offset: usize, len: usize) {
-        debug_assert!(offset + len <= self.map.len(), "range in the domain");
+        check_range(offset, len, self.map.len());
     }
 
     #[inline(always)]
@@ -300,6 +301,29 @@ mod tests {
         assert!(caches_survive(dir.path()));
         region("region1", "memory_controller\n");
         assert!(!caches_survive(dir.path()), "a file may lie on either");
+    }
+
+    #[test]
+    fn a_range_outside_the_domain_is_refused_also_where_its_end_overflows() {
+        let refuses = |domain: &(dyn Domain + std::panic::RefUnwindSafe), offset, len| {
+            std::panic::catch_unwind(|| domain.write_back(offset, len)).is_err()
+                && std::panic::catch_unwind(|| domain.invalidate(offset, len)).is_err()
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let msync = super::super::Msync::create(&path, 4096).unwrap();
+        let (dram, eadr) = (super::super::Dram::new(4096), Eadr::anonymous(4096).unwrap());
+        let sim = super::super::Sim::new(4096);
+        for (offset, len) in [(4096, 1), (0, 4097), (usize::MAX - 63, 128), (64, usize::MAX)] {
+            for domain in [&msync as &(dyn Domain + std::panic::RefUnwindSafe), &dram, &eadr] {
+                assert!(refuses(domain, offset, len), "{len} bytes at {offset}");
+            }
+            let sim = std::panic::AssertUnwindSafe(&sim);
+            let recorded = std::panic::catch_unwind(|| sim.write_back(offset, len));
+            assert!(recorded.is_err(), "{len} bytes at {offset}");
+            let Ok(flush) = FlushFence::anonymous(4096) else { continue };
+            assert!(refuses(&flush, offset, len), "{len} bytes at {offset}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 
+use littoral_base::mutant;
 use littoral_base::rng::{self, Rng};
 
 use crate::memory::LINE_BYTES;
@@ -163,8 +164,11 @@ impl Trace {
         }
     }
 
-    /// Records the write-back of the lines of a range.
+    /// Records the write-back of the lines of a range; an empty one has none.
     pub fn write_back(&mut self, actor: Actor, offset: usize, len: usize) {
+        if len == 0 && !mutant!("trace_empty_range_has_a_line") {
+            return;
+        }
         for line in offset / LINE_BYTES..(offset + len).div_ceil(LINE_BYTES) {
             self.events.push(Event::WriteBack { line: narrow(line), actor });
         }
@@ -447,6 +451,18 @@ mod tests {
         let late: BTreeSet<u64> =
             images(&t, Tear::LinePrefix).iter().filter(|i| i.0 == 2).map(|i| i.1[0]).collect();
         assert_eq!(late, BTreeSet::from([7, 8]), "the store after the write-back stays free");
+    }
+
+    #[test]
+    fn an_empty_range_writes_no_line_back() {
+        let mut t = Trace::new(vec![0; 16]);
+        t.store_word(1, 7);
+        t.write_back(1, 8, 0);
+        t.fence(1);
+        t.commit_point(1);
+        let acknowledged = images(&t, Tear::LinePrefix).into_iter().filter(|i| i.0 == 1);
+        let left: BTreeSet<u64> = acknowledged.map(|i| i.1[1]).collect();
+        assert_eq!(left, BTreeSet::from([0, 7]), "the store is not durable");
     }
 
     #[test]
