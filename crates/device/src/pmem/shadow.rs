@@ -12,6 +12,8 @@ use std::ops::Deref;
 use littoral_base::sync::atomic::AtomicU64;
 
 use crate::error::Result;
+#[cfg(not(any(loom, shuttle)))]
+use crate::error::{Error, Kind};
 
 /// Zeroed volatile words; see the module's page.
 #[derive(Debug)]
@@ -29,7 +31,10 @@ impl Shadow {
     /// `Kind::Io` when the system has no such memory.
     #[cfg(not(any(loom, shuttle)))]
     pub fn new(len: usize) -> Result<Shadow> {
-        let bytes = (8 * len.max(1)).next_multiple_of(64);
+        let bytes = len.max(1).checked_mul(8).and_then(|n| n.checked_next_multiple_of(64));
+        let bytes = bytes.ok_or_else(|| {
+            Error::new(Kind::Io, format!("{len} words of 8 bytes are no memory of this system"))
+        })?;
         Ok(Shadow { map: super::raw::map::Mapping::anonymous(bytes)? })
     }
 

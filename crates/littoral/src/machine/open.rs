@@ -284,7 +284,9 @@ fn drive(path: &Path, device: &DeviceSpec) -> Result<AnyZoned> {
 }
 
 fn modelled_memory(device: &DeviceSpec) -> Result<AnyDomain> {
-    let dram = pmem::Dram::new(capacity(device)?);
+    let bytes = capacity(device)?;
+    let dram = pmem::Dram::try_new(bytes)
+        .map_err(|e| e.in_context(format!("no {bytes} B of memory, give a smaller `capacity`")))?;
     Ok(match &device.profile {
         Some(profile) => AnyDomain::Paced(Box::new(pmem::Paced::new(dram, profile.memory()?))),
         None => AnyDomain::Dram(dram),
