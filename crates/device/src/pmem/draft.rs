@@ -19,13 +19,13 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use littoral_base::mutant;
 use littoral_base::names::{folder_of, name_durably};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, linkat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
@@ -125,9 +125,26 @@ impl Draft {
 /// # Errors
 /// What the system says.
 pub(in crate::pmem) fn reserve(file: &File, len: u64) -> io::Result<()> {
-    match fallocate(file, FallocateFlags::empty(), 0, len) {
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
         // Not every file system reserves (9p, older NFS): what is written has its room.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, len),
+        reserved => reserved.map_err(io::Error::from),
+    }
+}
+
+/// Reserves room for the holes of a file of `len` bytes, as one copied without its zeros has; what
+/// it holds stays. Where the file system reserves nothing the holes stay.
+///
+/// # Errors
+/// What the system says.
+pub(in crate::pmem) fn reserve_holes(file: &File, len: u64) -> io::Result<()> {
+    // Blocks are counted by 512 bytes, whatever the file system's own are.
+    let is_whole = file.metadata()?.blocks().saturating_mul(512) >= len;
+    if is_whole || mutant!("pmem_holes_unreserved") {
+        return Ok(());
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, len)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         reserved => reserved.map_err(io::Error::from),
     }
 }

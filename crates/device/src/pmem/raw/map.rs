@@ -17,6 +17,9 @@
 //! - A file whose msync failed is read from its device by the next owner: the kernel may have
 //!   marked pages clean that it could not write, and would show them. Checked by
 //!   `what_an_msync_failed_to_write_is_not_left_in_the_page_cache`.
+//! - A file that is mapped for stores has room for all of its bytes: a store to a hole of a file on
+//!   a full file system would end the process (SIGBUS). Checked by
+//!   `a_file_with_holes_has_its_room_once_it_is_open`.
 //! - A file that is created is a draft until its owner publishes it, and is synchronised before.
 //!   Checked by `creation_synchronises_the_file_and_its_folder`.
 //!
@@ -36,7 +39,7 @@ use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
 };
 
-use super::super::draft::{Draft, reserve};
+use super::super::draft::{Draft, reserve, reserve_holes};
 use super::super::sink::{Event, note};
 use crate::error::{Error, Kind, Result};
 use crate::owned_file::lock;
@@ -254,6 +257,7 @@ impl Mapping {
 
     fn map(path: &Path, file: File, len: usize) -> Result<Mapping> {
         lock(&file, true).map_err(|e| io("is in use by another owner", path, e))?;
+        reserve_holes(&file, len as u64).map_err(|e| io("reserve space for its holes", path, e))?;
         let birth = Birth::shared().map_err(|e| io("map a page", path, e))?;
         let shared = |flags| {
             // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
@@ -491,6 +495,30 @@ mod tests {
             drop(mapping);
             assert_eq!(taken(), wanted);
         }
+    }
+
+    #[test]
+    fn a_file_with_holes_has_its_room_once_it_is_open() {
+        use std::io::Write as _;
+        use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+        const LEN: u64 = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = File::create_new(&path).unwrap();
+        file.set_len(LEN).unwrap();
+        file.write_all_at(&7u64.to_le_bytes(), 8192).unwrap();
+        let room = || path.metadata().unwrap().blocks() * 512;
+        if room() >= LEN || reserve(&tempfile::tempfile_in(dir.path()).unwrap(), 1).is_err() {
+            let why = "the folder's file system has no files with holes";
+            let _ = writeln!(std::io::stderr(), "NOT RUN: pmem holes: {why}");
+            return;
+        }
+        drop(Mapping::open_copy(&path).unwrap());
+        assert!(room() < LEN, "a file that is only looked at stays as it is");
+        let mapping = Mapping::open(&path).unwrap();
+        assert!(room() >= LEN, "{} of {LEN} bytes", room());
+        let words = [0, 8192 / 8, LEN as usize / 8 - 1].map(|i| mapping.words()[i].load(Relaxed));
+        assert_eq!(words, [0, 7, 0], "what the file held");
     }
 
     #[test]
