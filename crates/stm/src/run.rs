@@ -9,7 +9,8 @@
 //!   takes a ticket and younger ones wait for it.
 
 use littoral_base::mutant;
-use littoral_base::sync::atomic::{Ordering::SeqCst, fence};
+use littoral_base::sync::atomic::Ordering::{Acquire, SeqCst};
+use littoral_base::sync::atomic::fence;
 use littoral_device::memory::Domain;
 
 use crate::error::{Abort, Error, Kind, Reason, Result};
@@ -56,6 +57,9 @@ impl<'p, D: Domain> Thread<'p, D> {
         body: impl FnMut(&mut Tx<'_, 'p, D>) -> Result<R, Abort>,
     ) -> Result<R> {
         let at = |pool: &Pool<D>, _| {
+            // Counted before the epoch is drawn: an object that the snapshot still finds referred
+            // to ends after that, and so does its slab.
+            let recycled = pool.recycled.load(Acquire);
             let epoch = pool.calm.epoch.fetch_add(1, SeqCst);
             if epoch >= EPOCHS_MAX {
                 pool.calm.epoch.fetch_sub(1, SeqCst);
@@ -65,7 +69,7 @@ impl<'p, D: Domain> Thread<'p, D> {
             // Paired with the committers' fence: a writer that read an older epoch is seen
             // committing.
             fence(SeqCst);
-            Ok(Mode::Snapshot(epoch))
+            Ok(Mode::Snapshot { epoch, recycled })
         };
         self.retry(false, at, body)
     }

@@ -52,8 +52,11 @@ pub(crate) enum Mode {
     ReadOnly,
     /// Read-only, noting nothing: known versions only.
     Glance,
-    /// Versions of this epoch or before.
-    Snapshot(u64),
+    /// Versions of `epoch` or before; so many slabs had been given back before it was drawn.
+    Snapshot {
+        epoch: u64,
+        recycled: u64,
+    },
 }
 
 mod access;
@@ -90,9 +93,10 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     pub(crate) fn begin(th: &'t mut Thread<'p, D>, mode: Mode) -> Self {
         debug_assert!(th.writes.is_empty() && th.reads.is_empty(), "one transaction at a time");
         let mut recycled = 0;
-        if matches!(mode, Mode::Snapshot(_)) {
+        if let Mode::Snapshot { recycled: before, .. } = mode {
             th.view.shut();
-            recycled = th.pool.recycled.load(Acquire);
+            let is_late = mutant!("snapshot_slabs_counted_late");
+            recycled = if is_late { th.pool.recycled.load(Acquire) } else { before };
         }
         let (standing, committed, marked, glanced) = (Standing::Sound, false, false, false);
         Tx { pool: th.pool, th, mode, standing, committed, marked, glanced, recycled }
@@ -200,7 +204,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[cold]
     #[inline(never)]
     fn gone<T>(&mut self, at: Ref<T>) -> Abort {
-        let is_snapshot = matches!(self.mode, Mode::Snapshot(_));
+        let is_snapshot = matches!(self.mode, Mode::Snapshot { .. });
         if is_snapshot && !mutant!("snapshot_slab_returned") {
             return self.astray(dead(at));
         }
@@ -213,7 +217,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
     #[inline(never)]
     fn astray(&mut self, error: Error) -> Abort {
         let moved = match self.mode {
-            Mode::Snapshot(_) => self.pool.recycled.load(Acquire) != self.recycled,
+            Mode::Snapshot { .. } => self.pool.recycled.load(Acquire) != self.recycled,
             _ => self.glanced || !self.reads_stand(),
         };
         if moved { Abort::conflict() } else { error.into() }
@@ -364,7 +368,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         place: Place<'p>,
         look: &mut L,
     ) -> Result<Option<L::Out>, Abort> {
-        if let Mode::Snapshot(epoch) = self.mode {
+        if let Mode::Snapshot { epoch, .. } = self.mode {
             return self.inspect_at::<T, L>(place, epoch, look);
         }
         let (me, mut looks) = (self.th.tid, 0);
@@ -738,7 +742,7 @@ impl<'t, 'p, D: Domain> Tx<'t, 'p, D> {
         if !self.th.writes.is_empty() {
             self.end_writes();
         }
-        if matches!(self.mode, Mode::Snapshot(_)) {
+        if matches!(self.mode, Mode::Snapshot { .. }) {
             self.th.view = self.pool.places();
         }
         self.th.reads.clear();

@@ -5,12 +5,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use littoral_device::forward_domain;
 use littoral_device::memory::{Domain, Promise};
 use littoral_device::pmem::Dram;
 use littoral_stm::{Abort, Kind, Options, Pool, Record, Ref, Thread};
 
 littoral_stm::record! {
     struct Account = "test.account/1" { balance: u64 }
+}
+littoral_stm::record! {
+    struct Link = "test.link/1" { to: Ref<Account> }
 }
 littoral_stm::record! {
     struct Wide = "test.wide/1" { words: [u64; 20] }
@@ -122,7 +126,7 @@ fn a_snapshot_that_saw_an_account_before_a_transfer_sees_the_other_before_it_too
 }
 
 /// Fills the pool with objects of a type and ends them all.
-fn fill_and_empty<T: Record>(th: &mut Thread<'_, Dram>, value: &T) {
+fn fill_and_empty<T: Record, D: Domain>(th: &mut Thread<'_, D>, value: &T) {
     let mut all = Vec::new();
     let full = loop {
         match th.atomically(|tx| tx.alloc(value)) {
@@ -160,6 +164,73 @@ fn a_snapshot_whose_slab_went_to_another_type_and_came_back_starts_again() {
         tx.read(third).map(drop)
     });
     seen.expect("a conflict, not a wrong reference");
+    assert_eq!(attempts, 2);
+}
+
+/// Memory that stops the next thread that begins an attempt.
+struct StoppedAtBegin {
+    words: Dram,
+    stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+macro_rules! words {
+    ($self:ident, $($call:tt)+) => {
+        $self.words.$($call)+
+    };
+}
+
+impl Domain for StoppedAtBegin {
+    forward_domain!(words: len promise word store store_words load_words words store_line
+        compare_exchange write_back invalidate fence commit_point shadow_stored);
+
+    /// Asked at the beginning of each attempt; of a snapshot's when its epoch has been drawn.
+    fn owner_before_fork(&self) -> Option<u32> {
+        let stop = self.stop.lock().expect("no panic").take();
+        if let Some((reached, go_on)) = stop {
+            reached.send(()).expect("the writer waits");
+            go_on.recv().expect("the writer goes on");
+        }
+        None
+    }
+}
+
+/// Between the moment of a snapshot and its first read an object ends, the reference to it goes, and
+/// its slab is given to another type. The snapshot still finds the reference; what that leads to is
+/// gone, and the snapshot must start again.
+#[test]
+fn a_snapshot_whose_slab_went_to_another_type_before_its_first_read_starts_again() {
+    let domain = StoppedAtBegin { words: Dram::new(32 << 10), stop: Mutex::new(None) };
+    let options = Options { threads_max: 3, slab_bytes: Some(1024) };
+    let pool = Pool::create(domain, &options).expect("room");
+    let (mut reader, mut writer) = (pool.thread().expect("a slot"), pool.thread().expect("a slot"));
+    let made = writer.atomically(|tx| {
+        let account = tx.alloc(&Account { balance: 1 })?;
+        Ok((account, tx.alloc(&Link { to: account })?))
+    });
+    let (account, link) = made.expect("room");
+    let ((reached, is_reached), (go_on, goes_on)) = (channel(), channel());
+    *pool.domain().stop.lock().expect("no panic") = Some((reached, goes_on));
+    let (found, attempts) = std::thread::scope(|s| {
+        let reads = s.spawn(move || {
+            let mut attempts = 0;
+            let found = reader.snapshot(|tx| {
+                attempts += 1;
+                let Link { to } = tx.read(link)?;
+                if to.is_null() { Ok(None) } else { tx.read(to).map(Some) }
+            });
+            (found, attempts)
+        });
+        is_reached.recv().expect("the reader begins");
+        let ended = writer.atomically(|tx| {
+            tx.free(account)?;
+            tx.write(link, &Link { to: Ref::NULL })
+        });
+        ended.expect("it lives");
+        fill_and_empty(&mut writer, &Wide { words: [1; 20] });
+        go_on.send(()).expect("the reader waits");
+        reads.join().expect("no panic")
+    });
+    assert_eq!(found.expect("a conflict, not a wrong reference"), None);
     assert_eq!(attempts, 2);
 }
 
