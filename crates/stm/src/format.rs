@@ -155,8 +155,10 @@ impl Layout {
         let (magic, version) = (field(), field() as u32);
         if magic != MAGIC {
             let is_unmade = magic == 0;
-            let why =
-                if is_unmade { "its creation was cut short" } else { "another program's file" };
+            let why = match is_unmade {
+                true => "its creation was cut short; fill it with zeros and make it anew",
+                false => "another program's file",
+            };
             return bad(Kind::Foreign, format!("no pool of littoral: {why}; nothing changed"));
         }
         if version != VERSION {
@@ -177,7 +179,12 @@ impl Layout {
             return bad(Kind::Corrupt, "offset 0: the superblock contradicts itself".to_owned());
         }
         if domain.len() != layout.bytes {
-            let text = format!("the pool has {bytes} bytes, its file {}", domain.len());
+            let what_to_do = match domain.len() > layout.bytes {
+                true => "cut the file to the pool's bytes",
+                false => "its end is lost: take a copy of it",
+            };
+            let found = domain.len();
+            let text = format!("the pool has {bytes} bytes, its file {found}; {what_to_do}");
             return bad(Kind::Corrupt, text);
         }
         Ok(layout)

@@ -146,7 +146,8 @@ impl<D: Domain> Pool<D> {
         let layout = Layout::of(domain.len(), options)?;
         let front = 0..layout.slab_offset(layout.root_slabs());
         if front.step_by(8).any(|at| domain.word(at, Ordering::Relaxed) != 0) {
-            let text = "the memory holds something already; nothing changed";
+            let text =
+                "the memory holds something already; fill it with zeros first; nothing changed";
             return Err(Error::new(Kind::Foreign, text));
         }
         for slab in 0..layout.root_slabs() {

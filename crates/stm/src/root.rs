@@ -86,7 +86,7 @@ pub(crate) fn packed(name: &str) -> Result<[u64; 4], Abort> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.len() > NAME_BYTES_MAX || bytes.contains(&0) {
         let text =
-            format!("root name '{name}': legal are 1 to {NAME_BYTES_MAX} bytes, none of them 0");
+            format!("root name {name:?}: legal are 1 to {NAME_BYTES_MAX} bytes, none of them 0");
         return Err(Error::new(Kind::Usage, text).into());
     }
     let mut padded = [0; NAME_BYTES_MAX];

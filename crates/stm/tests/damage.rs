@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use littoral_base::codec;
 use littoral_device::memory::Domain;
 use littoral_device::pmem::Dram;
 use littoral_stm::structures::{BTree, HashMap, Map, Queue, SearchTree, SortedList};
@@ -413,6 +414,31 @@ fn pools_cut_short_or_grown_are_refused() {
         let e = Pool::open(resized(&domain, bytes), Restart::Lazy).map(drop).unwrap_err();
         assert_eq!(e.kind(), kind, "{bytes} bytes: {e}");
     }
+}
+
+/// An entry of the slab table with a checksum of its own that gives a known type another size.
+#[test]
+fn a_known_type_with_another_length_is_damage() {
+    let domain = furnished().into_domain();
+    let mut found = None;
+    for at in (0..1 << 20).step_by(64) {
+        let [tag, words, crc] = [0, 8, 16].map(|word| domain.word(at + word, Relaxed));
+        let is_entry = type_name(tag) == Some("littoral.btree.head/1") && words == 2;
+        found = found.or((is_entry && crc >> 32 == 1).then_some((at, tag)));
+    }
+    let (at, tag) = found.expect("the slab of the tree's root record");
+    // The slab's number is part of the checksum.
+    let sealed = |slab: u64, words: u64| {
+        let mut w = codec::Writer::new();
+        w.u64(slab).u64(tag).u64(words);
+        u64::from(codec::crc(&w.finish())) | 1 << 32
+    };
+    let slab = (0..256).find(|&slab| sealed(slab, 2) == domain.word(at + 16, Relaxed)).unwrap();
+    domain.store_words(at + 8, &[1, sealed(slab, 1)]);
+    let pool = Pool::open(domain, Restart::Scan).unwrap();
+    let damage = pool.check_structures().unwrap_err();
+    assert_eq!(damage.kind(), Kind::Corrupt, "{damage}");
+    assert!(damage.to_string().contains("its slab says 1 words"), "{damage}");
 }
 
 /// One flipped bit in each word of a root's payload, its checksum among them.

@@ -241,7 +241,7 @@ impl<D: Domain> Pool<D> {
             None => Ok(roots),
             Some(RootView { name, offset, .. }) => {
                 let text =
-                    format!("root '{name}' leads to {offset:#x}, where no such object lives");
+                    format!("root {name:?} leads to {offset:#x}, where no such object lives");
                 Err(Error::new(Kind::Corrupt, text))
             }
         }

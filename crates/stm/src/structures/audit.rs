@@ -43,6 +43,11 @@ impl<'a> Audit<'a> {
         let Some(object) = found else {
             return Err(self.damage(at, format!("no living '{}' is there", T::NAME)));
         };
+        if object.words.len() != T::WORDS {
+            let words = object.words.len();
+            let text = format!("'{}' has {} words, its slab says {words} words", T::NAME, T::WORDS);
+            return Err(self.damage(at, text));
+        }
         if !self.reached.insert(at) {
             return Err(self.damage(at, format!("the '{}' there is reached twice", T::NAME)));
         }
