@@ -42,16 +42,22 @@ pub struct Findings {
     pub first: Option<(usize, u32)>,
 }
 
+/// The living objects of a pool, and its roots.
+type Held = (Vec<ObjectView>, Vec<RootView>);
+
+/// What the next transaction writes.
+const NEXT: u64 = 77;
+
 /// A pool's image and what it holds.
 struct Sample {
     words: Vec<u64>,
     small: Ref<Small>,
-    held: (Vec<ObjectView>, Vec<RootView>),
+    held: Held,
     /// Offsets of words that are metadata.
     metadata: Vec<usize>,
 }
 
-fn held<D: Domain>(pool: &Pool<D>) -> Result<(Vec<ObjectView>, Vec<RootView>)> {
+fn held<D: Domain>(pool: &Pool<D>) -> Result<Held> {
     let mut objects = Vec::new();
     pool.walk(|o| {
         objects.push(o.clone());
@@ -102,12 +108,24 @@ impl Sample {
         }
         let next = |pool: &Pool<Dram>| -> Result<u64> {
             let mut th = pool.thread()?;
-            th.atomically(|tx| tx.update(self.small, |s| std::mem::replace(&mut s.value, 77)))?;
+            th.atomically(|tx| tx.update(self.small, |s| s.value = NEXT))?;
             Ok(th.read_only(|tx| tx.read(self.small))?.value)
         };
         let wrote = next(&pool).ok()?;
-        let again = Pool::open(pool.into_domain(), Restart::Scan).and_then(|p| next(&p));
-        Some(wrote == 77 && again.is_ok_and(|value| value == 77))
+        let again = Pool::open(pool.into_domain(), Restart::Scan).and_then(|p| held(&p));
+        Some(wrote == NEXT && again.is_ok_and(|again| self.is_followed_by(&again)))
+    }
+
+    /// Whether this is what the pool holds after the next transaction: one object has its value,
+    /// all others and the roots are as they were.
+    fn is_followed_by(&self, (objects, roots): &Held) -> bool {
+        let is_next = |found: &ObjectView, before: &ObjectView| match before.offset {
+            at if at == self.small.offset() => found.offset == at && found.words == [NEXT],
+            _ => found == before,
+        };
+        let pairs = objects.iter().zip(&self.held.0);
+        let is_whole = objects.len() == self.held.0.len() && *roots == self.held.1;
+        is_whole && pairs.into_iter().all(|(found, before)| is_next(found, before))
     }
 }
 
@@ -166,4 +184,25 @@ pub fn run(bits: u64, seed: u64) -> Result<Findings> {
         }
     }
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_next_transaction_is_its_value_and_nothing_else() {
+        let sample = Sample::make().unwrap();
+        assert!(!sample.is_followed_by(&sample.held), "the transaction is lost");
+        let mut next = sample.held.clone();
+        let at = next.0.iter().position(|o| o.offset == sample.small.offset()).unwrap();
+        next.0[at].words = vec![NEXT];
+        assert!(sample.is_followed_by(&next));
+        let other = (at + 1) % next.0.len();
+        next.0[other].words[0] ^= 1;
+        assert!(!sample.is_followed_by(&next), "another object has changed");
+        next.0[other].words[0] ^= 1;
+        next.1.pop();
+        assert!(!sample.is_followed_by(&next), "a name is lost");
+    }
 }
