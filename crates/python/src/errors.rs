@@ -21,10 +21,33 @@ pub(crate) fn raised<K: Category>(py: Python<'_>, error: &Error<K>) -> PyErr {
         }
         source = cause.source();
     }
+    let message = in_python(&message);
     if error.class() == Class::Interrupted {
         return PyKeyboardInterrupt::new_err(message);
     }
     raised_as(py, &kind, &format!("{:?}", error.class()), message)
+}
+
+/// A message that names options of the command line, with Python's keywords in their place.
+fn in_python(message: &str) -> String {
+    let mut parts = message.split("--");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(part.len());
+        let (option, rest) = part.split_at(end);
+        let begins_word = text.is_empty() || text.ends_with([' ', '`', '(', '\'']);
+        match option {
+            // A file's name may hold the same characters.
+            _ if !begins_word || option.is_empty() => text += &format!("--{option}"),
+            "force" => text += "overwrite=True",
+            "no-header" => text += "header=False",
+            "iterations" => text += "max_iter",
+            "tolerance" => text += "tol",
+            _ => text += &option.replace('-', "_"),
+        }
+        text += rest;
+    }
+    text
 }
 
 /// An exception for an argument that is refused before a library sees it.

@@ -507,6 +507,10 @@ impl Graph {
         damping: f64,
         threads: Option<usize>,
     ) -> PyResult<(Bound<'py, PyArray1<f32>>, Bound<'py, PyDict>)> {
+        if max_iter == 0 {
+            // The kernel would answer ranks of no iteration, and no change.
+            return Err(argument(py, "max_iter=0: it is at least 1".to_owned()));
+        }
         let dangling = Dangling::named(dangling).map_err(|e| raised(py, &e))?;
         let options =
             PageRankOptions { iterations_max: max_iter, dangling, ..PageRankOptions::default() };
