@@ -82,8 +82,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no multiple of
- 64.
+ Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no positive
+ multiple of 64 or more than 16 GiB.
 
  # Safety
  `initial` is null or points to `len` readable bytes.
@@ -107,7 +107,7 @@ void littoral_pmem_free(littoral_pmem *trace);
 int littoral_pmem_store(littoral_pmem *trace, size_t offset, const void *bytes, size_t len);
 
 /*
- Records the write-back of the lines of a range by `actor`.
+ Records the write-back of the lines of a range by `actor`; an empty range has no line.
 
  # Safety
  `trace` is null or a live handle.
@@ -150,7 +150,8 @@ int littoral_pmem_enumerate(littoral_pmem *trace,
 
 /*
  A pool of `len` zero bytes in which each access evicts a line with a chance of one in
- `evict_one_in`; null when `len` is no positive multiple of 64 or the chance is one in none.
+ `evict_one_in`; null when `len` is no positive multiple of 64 or more than 16 GiB, or the chance
+ is one in none.
  */
 littoral_pool *littoral_pool_new(size_t len, uint64_t seed, uint32_t evict_one_in);
 

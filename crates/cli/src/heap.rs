@@ -68,7 +68,10 @@ type Found<T> = Result<T, Failure>;
 pub(crate) fn run(command: &HeapCommand) -> Outcome {
     match command {
         HeapCommand::Create(args) => create(args),
-        HeapCommand::Info(args) => out::show(args.shown.format, &info(&Place::of(args)?)?),
+        HeapCommand::Info(args) => {
+            let format = args.shown.format;
+            out::show(format, &info(&Place::of(args)?, format)?)
+        }
         HeapCommand::Check(args) => out::show(args.shown.format, &check(&Place::of(args)?)?),
         HeapCommand::Dump(args) => dump(args.shown.format, &Place::of(args)?),
     }
@@ -106,13 +109,22 @@ fn type_words(tag: u64) -> String {
     heap::type_name(tag).map_or_else(|| format!("{tag:#018x}"), str::to_owned)
 }
 
-fn roots(look: &Look, place: &Place) -> Result<Vec<Value>, Failure> {
-    let shown = |r: heap::RootView| json!({"root": r.name, "type": type_words(r.tag), "offset_bytes": r.offset});
+/// A name on one line of text: a name may hold any characters, also those that move a cursor.
+fn on_a_line(name: String) -> String {
+    let is_plain = !name.chars().any(char::is_control);
+    if is_plain { name } else { name.escape_debug().to_string() }
+}
+
+fn roots(look: &Look, place: &Place, format: Format) -> Result<Vec<Value>, Failure> {
+    let shown = |r: heap::RootView| {
+        let name = if format == Format::Text { on_a_line(r.name) } else { r.name };
+        json!({"root": name, "type": type_words(r.tag), "offset_bytes": r.offset})
+    };
     let roots = look.pool.roots().map_err(|e| e.in_context(place.name()))?;
     Ok(roots.into_iter().map(shown).collect())
 }
 
-fn info(place: &Place) -> Result<Value, Failure> {
+fn info(place: &Place, format: Format) -> Result<Value, Failure> {
     let (durable_by, promise) = promise(place);
     let look = match look(place) {
         Err(refused) if heap::is_in_use(&refused) => {
@@ -142,7 +154,7 @@ fn info(place: &Place) -> Result<Value, Failure> {
         "durable_by": durable_by,
         "promise": promise,
         "types": types.collect::<Vec<_>>(),
-        "roots": roots(&look, place)?,
+        "roots": roots(&look, place, format)?,
     }))
 }
 
@@ -172,7 +184,7 @@ fn outline(place: &Place, durable_by: &str, promise: &str) -> Result<Value, Fail
 
 fn check(place: &Place) -> Result<Value, Failure> {
     let look = look(place)?;
-    let roots = roots(&look, place)?;
+    let roots = roots(&look, place, Format::Json)?;
     let structures = look.pool.check_structures().map_err(|e| e.in_context(place.name()))?;
     let (mut objects, mut words) = (0u64, 0u64);
     look.pool.walk(|o| {
@@ -214,7 +226,7 @@ fn object_line(text: &mut String, o: &ObjectView) {
 
 fn dump(format: Format, place: &Place) -> Outcome {
     let look = look(place)?;
-    let roots = roots(&look, place)?;
+    let roots = roots(&look, place, format)?;
     if format == Format::Json {
         let mut objects = Vec::new();
         look.pool.walk(|o| {
@@ -244,4 +256,21 @@ fn dump(format: Format, place: &Place) -> Outcome {
         ended.is_ok()
     })?;
     ended.and_then(|()| out::bytes(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_takes_one_line_and_moves_no_cursor() {
+        for (name, shown) in [
+            ("counts", "counts"),
+            ("of \"Ann\" \u{e9}", "of \"Ann\" \u{e9}"),
+            ("a\nroot b 0x0", "a\\nroot b 0x0"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+        ] {
+            assert_eq!(on_a_line(name.to_owned()), shown);
+        }
+    }
 }

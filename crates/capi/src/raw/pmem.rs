@@ -34,8 +34,8 @@ pub type Check = Option<
     ) -> c_int,
 >;
 
-/// Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no multiple of
-/// 64.
+/// Starts a record over `len` bytes at `initial` (null: zeros); null when `len` is no positive
+/// multiple of 64 or more than 16 GiB.
 ///
 /// # Safety
 /// `initial` is null or points to `len` readable bytes.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn littoral_pmem_store(
     })
 }
 
-/// Records the write-back of the lines of a range by `actor`.
+/// Records the write-back of the lines of a range by `actor`; an empty range has no line.
 ///
 /// # Safety
 /// `trace` is null or a live handle.

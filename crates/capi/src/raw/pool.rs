@@ -50,7 +50,8 @@ pub struct Counts {
 }
 
 /// A pool of `len` zero bytes in which each access evicts a line with a chance of one in
-/// `evict_one_in`; null when `len` is no positive multiple of 64 or the chance is one in none.
+/// `evict_one_in`; null when `len` is no positive multiple of 64 or more than 16 GiB, or the chance
+/// is one in none.
 #[unsafe(no_mangle)]
 pub extern "C" fn littoral_pool_new(len: usize, seed: u64, evict_one_in: u32) -> *mut Pool {
     if len == 0 || !len.is_multiple_of(64) || len > POOL_BYTES_MAX || evict_one_in == 0 {
