@@ -5,6 +5,7 @@
 //! in another way: lazily or by scan, by msync or by flush and fence.
 //! `LITTORAL_KILL_ROUNDS` is how often (8).
 #![cfg(not(any(loom, shuttle)))]
+#![allow(clippy::unwrap_used)] // helpers of a test may unwrap as the tests themselves do
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
