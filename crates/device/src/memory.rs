@@ -38,10 +38,10 @@ pub fn prefetch(address: usize) {
     cpu::prefetch(std::ptr::without_provenance(address));
 }
 
-/// Refuses a range that does not lie in a domain of `all` bytes.
+/// Whether a range lies in a domain of `all` bytes.
 #[inline(always)]
-pub(crate) fn check_range(offset: usize, len: usize, all: usize) {
-    assert!(len <= all && offset <= all - len, "{len} bytes at {offset} of a domain of {all}");
+pub(crate) fn is_within(offset: usize, len: usize, all: usize) -> bool {
+    len <= all && offset <= all - len
 }
 
 /// What a fence promises on a domain.

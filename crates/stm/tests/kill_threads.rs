@@ -183,7 +183,7 @@ fn killed_after(path: &Path, round: u64, time: Duration) -> [u64; THREADS as usi
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it had said and nobody had read yet; a last line may be half.
+    // What it had said and this process had not read yet; a last line may be half.
     let rest: Vec<String> = lines.map_while(std::result::Result::ok).collect();
     rest.split_last().into_iter().flat_map(|(_, whole)| whole).for_each(|line| note(line));
     counts

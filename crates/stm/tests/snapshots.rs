@@ -194,9 +194,9 @@ impl Domain for StoppedAtBegin {
     }
 }
 
-/// Between the moment of a snapshot and its first read an object ends, the reference to it goes, and
-/// its slab is given to another type. The snapshot still finds the reference; what that leads to is
-/// gone, and the snapshot must start again.
+/// Between the moment of a snapshot and its first read an object ends, the reference to it goes,
+/// and its slab is given to another type. The snapshot still finds the reference; what that leads
+/// to is gone, and the snapshot must start again.
 #[test]
 fn a_snapshot_whose_slab_went_to_another_type_before_its_first_read_starts_again() {
     let domain = StoppedAtBegin { words: Dram::new(32 << 10), stop: Mutex::new(None) };

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::flush::mapped_words;
 use super::raw::map::Mapping;
 use crate::error::Result;
-use crate::memory::{Domain, Promise, check_range};
+use crate::memory::{Domain, Promise, is_within};
 
 /// A private copy of a file, made page by page as it is changed.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Domain for FileCopy {
     }
 
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.map.len());
+        assert!(is_within(offset, len, self.map.len()), "range in the domain");
     }
 
     fn fence(&self) -> Result<()> {

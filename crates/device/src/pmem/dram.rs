@@ -9,7 +9,7 @@ use littoral_base::sync::atomic::{AtomicU64, Ordering};
 
 use super::Shadow;
 use crate::error::Result;
-use crate::memory::{Domain, Promise, check_range};
+use crate::memory::{Domain, Promise, is_within};
 
 /// Volatile words.
 #[derive(Debug)]
@@ -79,11 +79,11 @@ impl Domain for Dram {
     }
 
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.len());
+        assert!(is_within(offset, len, self.len()), "range in the domain");
     }
 
     fn invalidate(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.len());
+        assert!(is_within(offset, len, self.len()), "range in the domain");
     }
 
     fn fence(&self) -> Result<()> {

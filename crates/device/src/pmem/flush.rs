@@ -19,7 +19,7 @@ use littoral_base::mutant;
 use super::raw::flush::{Flush, fence, stream_line};
 use super::raw::map::Mapping;
 use crate::error::{Error, Kind, Result};
-use crate::memory::{Domain, LINE_BYTES, Promise, check_range};
+use crate::memory::{Domain, LINE_BYTES, Promise, is_within};
 
 /// The word methods that every mapped domain shares; the mapping is `self.map`.
 macro_rules! mapped_words {
@@ -82,7 +82,7 @@ macro_rules! mapped_words {
         /// A coherent mapping holds no private copies: nothing to drop.
         #[inline(always)]
         fn invalidate(&self, offset: usize, len: usize) {
-            check_range(offset, len, self.map.len());
+            assert!(is_within(offset, len, self.map.len()), "range in the domain");
         }
     };
 }
@@ -154,7 +154,7 @@ impl Domain for FlushFence {
 
     #[inline(always)]
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.map.len());
+        assert!(is_within(offset, len, self.map.len()), "range in the domain");
         let words = &self.map.words()[..(offset + len).div_ceil(8)];
         let mut at = offset / LINE_BYTES * (LINE_BYTES / 8);
         while let Some(word) = words.get(at) {
@@ -236,7 +236,7 @@ impl Domain for Eadr {
 
     #[inline(always)]
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.map.len());
+        assert!(is_within(offset, len, self.map.len()), "range in the domain");
     }
 
     #[inline(always)]

@@ -27,7 +27,7 @@ use littoral_base::mutant;
 use super::flush::mapped_words;
 use super::raw::map::Mapping;
 use crate::error::{Error, Kind, Result};
-use crate::memory::{Domain, Promise, check_range};
+use crate::memory::{Domain, Promise, is_within};
 
 const PAGE_BYTES: usize = 4096;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -162,7 +162,7 @@ impl Domain for Msync {
     }
 
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.map.len());
+        assert!(is_within(offset, len, self.map.len()), "range in the domain");
         let first = match mutant!("msync_inner_page_unmarked") {
             true => offset.div_ceil(PAGE_BYTES),
             false => offset / PAGE_BYTES,

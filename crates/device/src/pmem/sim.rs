@@ -18,7 +18,7 @@ use littoral_base::fault::{Adapter, Op, Plan, Verdict};
 
 use super::trace::{Actor, Trace};
 use crate::error::{Error, Kind, Result};
-use crate::memory::{Domain, LINE_BYTES, Promise, check_range};
+use crate::memory::{Domain, LINE_BYTES, Promise, is_within};
 
 static ACTORS: AtomicU32 = AtomicU32::new(1 << 16);
 
@@ -198,12 +198,12 @@ impl Domain for Sim {
     }
 
     fn write_back(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.len());
+        assert!(is_within(offset, len, self.len()), "range in the domain");
         self.record(Op::WriteBack, |trace| trace.write_back(ACTOR.get(), offset, len));
     }
 
     fn invalidate(&self, offset: usize, len: usize) {
-        check_range(offset, len, self.len());
+        assert!(is_within(offset, len, self.len()), "range in the domain");
     }
 
     fn fence(&self) -> Result<()> {
