@@ -81,6 +81,7 @@ fn options_are_read_back_as_they_were_given() {
     assert_eq!(with("tolerance", "1e-7").unwrap().values()[2..], ["20", "0.0000001"]);
     for (option, value) in [
         ("iterations", "-1"),
+        ("iterations", "0"),
         ("iterations", "1.5"),
         ("tolerance", "0"),
         ("tolerance", "NaN"),

@@ -25,6 +25,7 @@
 //!   by `an_iteration_ends_behind_the_page_at_hand_once_it_is_interrupted`.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -272,8 +273,8 @@ impl<'g> Algorithm<'g> for PageRank<'g> {
             options = options.damped(number("damping", &damping, legal)?)?;
         }
         if let Some(count) = given("iterations") {
-            let legal = "a whole number below 2^32";
-            options.iterations_max = number("iterations", &count, legal)?;
+            let legal = "a whole number, at least 1 and below 2^32";
+            options.iterations_max = number::<NonZeroU32>("iterations", &count, legal)?.get();
         }
         if let Some(tolerance) = given("tolerance") {
             let legal = "a finite number above 0";
