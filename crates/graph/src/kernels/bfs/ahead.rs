@@ -19,7 +19,7 @@
 //!   the next level goes top-down whatever the lists under way bring. Checked by
 //!   `media_agree_on_what_is_deterministic`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,53 +37,50 @@ const DEGREE_MAX: u64 = 16;
 /// millionth of seconds times any rate of reads keeps under way.
 const AHEAD_MAX: usize = 1024;
 
+/// A level's vertices, and what was asked of their lists. In cells: a borrow that is checked at
+/// each list costs as much as reading ahead brings.
+#[derive(Debug, Default)]
+struct Level {
+    /// How many vertices there are.
+    len: Cell<usize>,
+    /// How many of them were handed out.
+    handed: Cell<usize>,
+    /// Arcs of those.
+    arcs_due: Cell<u64>,
+    /// Arcs of those that have come, or tell nothing new.
+    arcs: Cell<u64>,
+}
+
 /// Top-down steps, level by level.
 pub(super) struct Ahead<'b> {
     bfs: &'b Bfs<'b>,
-    /// Lists shorter than this lead nowhere new: of the first level, of later ones.
-    degrees_min: (u32, u32),
-    /// Arcs of the graph that were not searched before the first level.
-    arcs_left: u64,
-    state: RefCell<State>,
+    /// The fewest arcs of a list of the level and of the next one that may lead to what is new.
+    degrees_min: [Cell<u32>; 2],
+    /// Vertices of the level and of the next one.
+    rooms: [&'b [Cell<u32>]; 2],
+    /// By room.
+    levels: [Level; 2],
+    /// Which of the rooms holds the level, the tag of its lists; the other one holds what it finds.
+    side: Cell<usize>,
+    /// Arcs of the graph that were not searched before the level.
+    arcs_left: Cell<u64>,
+    /// Levels that have ended.
+    levels_ended: Cell<u32>,
+    /// Vertices found by them but the last.
+    reached: Cell<u64>,
+    /// No further level is begun.
+    has_ended: Cell<bool>,
+    kept: RefCell<Kept>,
 }
 
-/// How far the steps are.
+/// Lists of the next level that have come.
 #[derive(Debug, Default)]
-struct State {
-    /// Levels that have ended.
-    levels: u32,
-    /// Vertices found by levels that have ended.
-    reached: u64,
-    /// Arcs of lists that were read or tell nothing new, up to this level and of the next one.
-    arcs: u64,
-    arcs_ahead: u64,
-    /// The level's vertices.
-    queue: Vec<u32>,
-    /// How many of them were handed out.
-    handed: usize,
-    /// Arcs of those lists that have not come yet.
-    under_way: u64,
-    /// What the level found so far: the next level.
-    found: Vec<u32>,
-    /// How many of those were handed out ahead.
-    handed_ahead: usize,
-    /// Arcs of those lists that have not come yet.
-    under_way_ahead: u64,
-    /// What has come of those lists: vertex and number of words of each part, and the words.
+struct Kept {
+    /// Vertex and number of words of each part.
     parts: Vec<(u32, u32)>,
     words: Vec<u32>,
-    /// No further level is begun.
-    has_ended: bool,
-    /// A vertex whose list came ahead and has what is no vertex.
+    /// A vertex whose list had what is no vertex.
     forged: Option<u32>,
-}
-
-impl State {
-    /// The tag of the level's lists; those of the next one have the other.
-    #[inline(always)]
-    fn tag(&self) -> bool {
-        self.levels % 2 != 0
-    }
 }
 
 impl Bfs<'_> {
@@ -96,177 +93,227 @@ impl Bfs<'_> {
     pub(super) fn down_ahead<E: Edges>(&self, edges: &E) -> Result<()> {
         let mut queue = self.queue.write().unwrap_or_else(PoisonError::into_inner);
         let mut found = lock(&self.found[0]);
-        found.clear();
-        let first = self.degree_min.load(Relaxed);
-        let state = State {
-            queue: std::mem::take(&mut *queue),
-            found: std::mem::take(&mut *found),
-            ..State::default()
-        };
+        let arcs_left = lock(&self.plan).arcs_left;
+        let len = queue.len();
+        // A level that goes down has no more arcs, and each finds a vertex at most.
+        let most = (arcs_left / ALPHA).min(self.graph.vertices().into()) as usize;
+        queue.resize(len.max(most), 0);
+        found.resize(most, 0);
         let work = Ahead {
             bfs: self,
-            degrees_min: (first, 1 + u32::from(!self.graph.is_directed())),
-            arcs_left: lock(&self.plan).arcs_left,
-            state: RefCell::new(state),
+            degrees_min: [Cell::new(self.degree_min.load(Relaxed)), Cell::new(self.least())],
+            rooms: [&mut queue[..], &mut found[..]]
+                .map(|room| Cell::from_mut(room).as_slice_of_cells()),
+            levels: [Level { len: Cell::new(len), ..Level::default() }, Level::default()],
+            side: Cell::new(0),
+            arcs_left: Cell::new(arcs_left),
+            levels_ended: Cell::new(0),
+            reached: Cell::new(0),
+            has_ended: Cell::new(false),
+            kept: RefCell::default(),
         };
-        let outcome = edges.lists(Direction::Out, &work);
-        let state = work.state.into_inner();
-        // Both have room for all vertices.
-        (*queue, *found) = (state.queue, state.found);
-        outcome?;
-        if let Some(vertex) = state.forged {
+        edges.lists(Direction::Out, &work)?;
+        let last = 1 - work.side.get();
+        let count = work.levels[last].len.get();
+        if let Some(vertex) = work.kept.borrow().forged {
             let place = Place::new(self.graph, Direction::Out);
             return Err(place.forged("the list of vertex", vertex.into()));
         }
-        assert!(state.has_ended, "invariant: a run of levels ends with a level");
-        self.awake.fetch_add(found.len() as u64, Relaxed);
-        self.arcs_read.fetch_add(state.arcs, Relaxed);
+        assert!(work.has_ended.get(), "invariant: a run of levels ends with a level");
+        self.awake.fetch_add(count as u64, Relaxed);
         let mut plan = lock(&self.plan);
-        plan.summary.reached_count += state.reached;
-        plan.summary.levels_count += state.levels - 1;
+        plan.arcs_left = work.arcs_left.get();
+        plan.summary.reached_count += work.reached.get();
+        plan.summary.levels_count += work.levels_ended.get() - 1;
         // It would be of before the first of these levels.
         plan.has_snapshot = false;
+        if last == 0 {
+            std::mem::swap(&mut *queue, &mut *found);
+        }
+        found.truncate(count);
         Ok(())
+    }
+
+    /// The fewest arcs of a list, the source's aside, that may lead to what is new.
+    fn least(&self) -> u32 {
+        1 + u32::from(!self.graph.is_directed())
     }
 }
 
 impl Ahead<'_> {
-    /// Whether a level of `vertices` goes top-down without a look at their degrees, after `arcs`
-    /// arcs of these steps.
-    fn is_small(&self, vertices: u64, arcs: u64) -> bool {
-        vertices * self.bfs.degree_max <= self.arcs_left.saturating_sub(arcs) / ALPHA
+    /// Whether a level of `vertices` goes top-down without a look at their degrees, if `arcs` arcs
+    /// were searched since the level began.
+    fn is_small(&self, vertices: usize, arcs: u64) -> bool {
+        let arcs_left = self.arcs_left.get().saturating_sub(arcs);
+        vertices as u64 * self.bfs.degree_max <= arcs_left / ALPHA
     }
 
     /// How many vertices of the next level may be handed out now.
-    fn room_ahead(&self, state: &State) -> usize {
+    fn room_ahead(&self) -> usize {
+        let (level, next) = (&self.levels[self.side.get()], &self.levels[1 - self.side.get()]);
+        let (arcs_due, found) = (level.arcs_due.get(), next.len.get());
         // Each arc under way finds a vertex at most.
-        let most = state.found.len() as u64 + state.under_way;
-        if state.has_ended || !self.is_small(most, state.arcs + state.under_way) {
+        let under_way = (arcs_due - level.arcs.get()) as usize;
+        if self.has_ended.get() || !self.is_small(found + under_way, arcs_due) {
             return 0;
         }
-        let room = AHEAD_MAX.saturating_sub(state.handed_ahead);
-        (state.found.len() - state.handed_ahead).min(room)
+        (found - next.handed.get()).min(AHEAD_MAX.saturating_sub(next.handed.get()))
     }
 
     /// Looks at neighbours of `vertex`; answers whether all are vertices.
     #[inline(always)]
-    fn look(&self, found: &mut Vec<u32>, vertex: u32, words: &[u32]) -> bool {
+    fn look(&self, vertex: u32, words: &[u32]) -> bool {
         let bfs = self.bfs;
+        let to = 1 - self.side.get();
+        let (room, mut len) = (self.rooms[to], self.levels[to].len.get());
+        let mut is_sound = true;
         for &v in words {
             match bfs.visited.get(v) {
                 Some(true) => {}
                 Some(false) => {
                     bfs.visited.insert::<false>(v);
                     bfs.parent[v as usize].store(vertex, Relaxed);
-                    found.push(v);
+                    room[len].set(v);
+                    len += 1;
                 }
-                None => return false,
+                None => is_sound = false,
             }
         }
-        true
+        self.levels[to].len.set(len);
+        is_sound
     }
 
-    /// Ends the level if all of its lists have been looked at, and those behind it that have come
+    /// Whether all lists of the level have been looked at.
+    #[inline(always)]
+    fn is_complete(&self) -> bool {
+        let level = &self.levels[self.side.get()];
+        level.arcs.get() == level.arcs_due.get() && level.handed.get() == level.len.get()
+    }
+
+    /// Ends the level, whose lists have all been looked at, and those behind it that are complete
     /// by then.
-    fn advance(&self, state: &mut State) {
-        while state.handed == state.queue.len() && state.under_way == 0 && !state.has_ended {
-            state.levels += 1;
-            let count = state.found.len() as u64;
-            if count == 0 || !self.is_small(count, state.arcs) {
-                state.has_ended = true;
+    #[inline(never)]
+    fn advance(&self) {
+        while self.is_complete() && !self.has_ended.get() {
+            let (side, next) = (self.side.get(), 1 - self.side.get());
+            let (ended, found) = (&self.levels[side], self.levels[next].len.get());
+            self.levels_ended.set(self.levels_ended.get() + 1);
+            let goes_on = found > 0 && self.is_small(found, ended.arcs.get());
+            self.arcs_left.set(self.arcs_left.get().saturating_sub(ended.arcs.get()));
+            if !goes_on {
+                self.has_ended.set(true);
                 return;
             }
-            state.reached += count;
-            std::mem::swap(&mut state.queue, &mut state.found);
-            state.found.clear();
-            state.handed = std::mem::take(&mut state.handed_ahead);
-            state.under_way = std::mem::take(&mut state.under_way_ahead);
-            state.arcs += std::mem::take(&mut state.arcs_ahead);
-            self.look_at_kept(state);
+            self.reached.set(self.reached.get() + found as u64);
+            self.degrees_min[side].set(self.bfs.least());
+            ended.len.set(0);
+            ended.handed.set(0);
+            ended.arcs_due.set(0);
+            ended.arcs.set(0);
+            self.side.set(next);
+            self.look_at_kept();
         }
     }
 
     /// Looks at the lists of the level that came before it began.
-    fn look_at_kept(&self, state: &mut State) {
-        let mut left = &state.words[..];
-        for &(vertex, len) in &state.parts {
+    fn look_at_kept(&self) {
+        let Kept { parts, words, forged } = &mut *self.kept.borrow_mut();
+        let mut left = &words[..];
+        for &(vertex, len) in parts.iter() {
             let (words, rest) = left.split_at(len as usize);
             left = rest;
-            if !self.look(&mut state.found, vertex, words) {
-                state.forged = Some(vertex);
-                state.has_ended = true;
+            if !self.look(vertex, words) {
+                *forged = Some(vertex);
+                self.has_ended.set(true);
                 return;
             }
         }
-        state.parts.clear();
-        state.words.clear();
+        parts.clear();
+        words.clear();
+    }
+
+    /// Keeps a part of a list of the next level.
+    #[inline(never)]
+    fn keep(&self, vertex: u32, words: &[u32]) {
+        let mut kept = self.kept.borrow_mut();
+        kept.parts.push((vertex, words.len() as u32));
+        kept.words.extend_from_slice(words);
+    }
+
+    /// A vertex of the next level, while lists of this one are under way.
+    #[inline(never)]
+    fn next_ahead(&self) -> Option<(usize, Item)> {
+        if self.room_ahead() == 0 {
+            return None;
+        }
+        let side = 1 - self.side.get();
+        let next = &self.levels[side];
+        let vertex = self.rooms[side][next.handed.get()].get();
+        next.handed.set(next.handed.get() + 1);
+        Some((side, Item { vertex, skip: 0 }))
     }
 }
 
 impl ListWork for Ahead<'_> {
-    /// The lowest bit of the level's number.
-    type Tag = bool;
+    /// Which room the vertex is in.
+    type Tag = usize;
     const FROM_THE_FRONT: bool = false;
     /// One level after the other.
     const GROWS: bool = true;
 
     #[inline(always)]
-    fn next(&self) -> Option<(bool, Item)> {
-        let mut state = self.state.borrow_mut();
-        let tag = state.tag();
-        if let Some(&vertex) = state.queue.get(state.handed) {
-            state.handed += 1;
-            return Some((tag, Item { vertex, skip: 0 }));
+    fn next(&self) -> Option<(usize, Item)> {
+        let side = self.side.get();
+        let (level, at) = (&self.levels[side], self.levels[side].handed.get());
+        if at >= level.len.get() {
+            return self.next_ahead();
         }
-        if self.room_ahead(&state) == 0 {
-            return None;
-        }
-        let vertex = state.found[state.handed_ahead];
-        state.handed_ahead += 1;
-        Some((!tag, Item { vertex, skip: 0 }))
+        level.handed.set(at + 1);
+        Some((side, Item { vertex: self.rooms[side][at].get(), skip: 0 }))
     }
 
     fn reads_max(&self, most: u64, reads: &dyn Fn(u32) -> u64) -> Option<u64> {
-        let state = self.state.borrow();
-        Some(reads_of(state.queue.iter().copied(), most, reads))
+        let side = self.side.get();
+        let queue = &self.rooms[side][..self.levels[side].len.get()];
+        Some(reads_of(queue.iter().map(Cell::get), most, reads))
     }
 
     fn waiting(&self) -> u64 {
-        let state = self.state.borrow();
-        (state.queue.len() - state.handed + self.room_ahead(&state)) as u64
+        let level = &self.levels[self.side.get()];
+        let left = level.len.get() - level.handed.get();
+        if left > 0 { left as u64 } else { self.room_ahead() as u64 }
     }
 
     fn first(&self, most: usize, each: impl FnMut(u32)) {
-        self.state.borrow().queue.iter().copied().take(most).for_each(each);
+        let side = self.side.get();
+        let queue = &self.rooms[side][..self.levels[side].len.get()];
+        queue.iter().map(Cell::get).take(most).for_each(each);
     }
 
     #[inline(always)]
-    fn is_idle(&self, tag: bool, _vertex: u32, degree: u32) -> bool {
-        let mut state = self.state.borrow_mut();
-        let is_first = state.levels == 0 && !tag;
-        let least = if is_first { self.degrees_min.0 } else { self.degrees_min.1 };
-        let is_idle = degree < least;
-        let is_ahead = tag != state.tag();
-        match (is_idle, is_ahead) {
-            (false, false) => state.under_way += u64::from(degree),
-            (false, true) => state.under_way_ahead += u64::from(degree),
-            (true, true) => state.arcs_ahead += u64::from(degree),
-            (true, false) => {
-                state.arcs += u64::from(degree);
-                self.advance(&mut state);
-            }
+    fn is_idle(&self, tag: usize, _vertex: u32, degree: u32) -> bool {
+        let level = &self.levels[tag];
+        level.arcs_due.set(level.arcs_due.get() + u64::from(degree));
+        if degree >= self.degrees_min[tag].get() {
+            return false;
         }
-        is_idle
+        level.arcs.set(level.arcs.get() + u64::from(degree));
+        if self.is_complete() {
+            self.advance();
+        }
+        true
     }
 
     #[inline(always)]
     fn peek(&self, ahead: u64) -> Option<u32> {
-        let state = self.state.borrow();
-        let at = state.handed + ahead as usize;
-        match state.queue.get(at) {
-            Some(&vertex) => Some(vertex),
-            None => state.found.get(state.handed_ahead + at - state.queue.len()).copied(),
+        let side = self.side.get();
+        let (level, next) = (&self.levels[side], &self.levels[1 - side]);
+        let at = level.handed.get() + ahead as usize;
+        if at < level.len.get() {
+            return Some(self.rooms[side][at].get());
         }
+        let at = next.handed.get() + (at - level.len.get());
+        (at < next.len.get()).then(|| self.rooms[1 - side][at].get())
     }
 
     fn warm(&self, words: &[u32]) {
@@ -278,27 +325,19 @@ impl ListWork for Ahead<'_> {
     }
 
     #[inline(always)]
-    fn words(&self, tag: bool, vertex: u32, words: &[u32]) -> Verdict {
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
-        let len = words.len() as u64;
-        if tag != state.tag() {
-            state.under_way_ahead -= len;
-            state.arcs_ahead += len;
-            if !mutant!("graph_lists_ahead_looked_at") {
-                state.parts.push((vertex, words.len() as u32));
-                state.words.extend_from_slice(words);
-                return Verdict::More;
-            }
-            let is_sound = self.look(&mut state.found, vertex, words);
-            return if is_sound { Verdict::More } else { Verdict::Forged };
+    fn words(&self, tag: usize, vertex: u32, words: &[u32]) -> Verdict {
+        let level = &self.levels[tag];
+        level.arcs.set(level.arcs.get() + words.len() as u64);
+        if tag != self.side.get() && !mutant!("graph_lists_ahead_looked_at") {
+            self.keep(vertex, words);
+            return Verdict::More;
         }
-        state.under_way -= len;
-        state.arcs += len;
-        if !self.look(&mut state.found, vertex, words) {
+        if !self.look(vertex, words) {
             return Verdict::Forged;
         }
-        self.advance(state);
+        if self.is_complete() {
+            self.advance();
+        }
         Verdict::More
     }
 }
