@@ -511,6 +511,32 @@ fn a_refused_loop_leaves_the_look_to_the_next_one() {
     }
 }
 
+/// A load by an index that is shifted for it alone, into the index's register: by registers with
+/// and without host registers of their own, until it leaves memory.
+#[test]
+fn scaled_loads_agree_until_one_faults() {
+    for (load, by) in [("ldx.bu", 1), ("ldx.hu", 1), ("ldx.w", 2), ("ldx.d", 3), ("ldx.d", 4)] {
+        for (base, swaps) in [(8, false), (8, true), (23, false), (24, true)] {
+            let (j, k) = if swaps { (12, base) } else { (base, 12) };
+            let lines: [Line<'_>; 9] = [
+                ("addi.d", &[6, 6, 1]),
+                ("or", &[12, 6, 0]),
+                ("slli.d", &[12, 12, by]),
+                (load, &[12, j, k]),
+                ("add.d", &[13, 13, 12]),
+                ("bstrpick.d", &[12, 12, 6, 0]),
+                ("slli.w", &[12, 12, by.min(3)]),
+                (load, &[12, j, k]),
+                ("bne", &[12, 5, -32]),
+            ];
+            for lines in [&lines[..], &[&lines[..8], &[("b", &[-32])]].concat()] {
+                let registers = [(5, u64::MAX), (base as usize, DATA)];
+                assert!(matches!(same(lines, &registers), Trap::Load(_)), "{load} {by} {base}");
+            }
+        }
+    }
+}
+
 /// Regions are taken away and put back while their loops run.
 #[test]
 fn regions_that_come_and_go_agree() {

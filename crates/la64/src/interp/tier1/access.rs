@@ -98,15 +98,21 @@ pub(super) fn at_index(b: &mut Block<'_>, d: &Decoded) -> Mem {
     }
     for (base, index) in [(rj, rk), (rk, rj)] {
         if let Some(base) = b.base(base).filter(|_| checked) {
-            let step = b.step(index);
+            let (step, scale) = (b.step(index), b.scale(index));
             let index = b.get(index, RAX);
-            return Mem::indexed(base, index, 0, step);
+            return Mem::indexed(base, index, scale, step);
         }
     }
     match (b.pin(rj), b.pin(rk)) {
         (Some(j), Some(k)) => {
-            let step = b.step(rj) + b.step(rk);
-            b.asm.op(LEA, true, RAX, Mem::indexed(j, k, 0, step));
+            let (step, scale) = (b.step(rj) + b.step(rk), b.scale(rj) + b.scale(rk));
+            let (j, k) = if b.scale(rj) > 0 { (k, j) } else { (j, k) };
+            b.asm.op(LEA, true, RAX, Mem::indexed(j, k, scale, step));
+        }
+        (Some(index), None) | (None, Some(index)) if b.scale(rj) + b.scale(rk) > 0 => {
+            let (other, of) = if b.scale(rj) > 0 { (rk, rj) } else { (rj, rk) };
+            b.load(RAX, other);
+            b.asm.op(LEA, true, RAX, Mem::indexed(RAX, index, b.scale(of), 0));
         }
         _ => {
             b.load(RAX, rj);

@@ -617,6 +617,10 @@ impl<'a> Block<'a> {
                     self.add_step(n, step);
                     continue;
                 }
+                Owed::Scale(by) => {
+                    self.shift_by_scale(n, by);
+                    continue;
+                }
             };
             match self.pin(n) {
                 Some(r) => self.move_constant(r, constant),

@@ -5,6 +5,8 @@
 //!   Many are never written: an address whose accesses are constant, a value that others replace.
 //! - A register to which numbers were added in a region is due as well: it holds the sum before
 //!   these *steps*. Displacements and immediates have them meanwhile.
+//! - So is a register that is to be shifted for the next instruction alone, an access by an index
+//!   that writes it: the address has the *scale*.
 //! - Where code leaves the common way, the register is written there and stays due here.
 
 /// A constant.
@@ -34,6 +36,8 @@ pub(super) enum Owed {
     Constant(Constant),
     /// Itself and a number.
     Step(i32),
+    /// Itself, shifted to the left.
+    Scale(u8),
 }
 
 /// Registers and what they are to get.
@@ -47,6 +51,8 @@ pub(super) struct Constants {
     due: u32,
     /// These numbers.
     steps: [i32; 32],
+    /// A register that is to be shifted, and by how much.
+    scaled: Option<(usize, u8)>,
     /// What was due when the current instruction began.
     before: Due,
 }
@@ -64,7 +70,7 @@ impl Constants {
 
     /// Register `n` is to hold a constant.
     pub(super) fn put_off(&mut self, n: usize, value: Constant) {
-        self.steps[n] = 0;
+        self.forget(n);
         self.values[n] = Some(value);
         self.due |= 1 << n;
     }
@@ -74,6 +80,20 @@ impl Constants {
         self.values[n] = None;
         self.steps[n] = 0;
         self.due &= !(1 << n);
+        self.scaled = self.scaled.filter(|&(of, _)| of != n);
+    }
+
+    /// By how much register `n` is to be shifted.
+    pub(super) fn scale(&self, n: usize) -> u8 {
+        self.scaled.filter(|&(of, _)| of == n).map_or(0, |(_, by)| by)
+    }
+
+    /// Register `n`, of which nothing else is known, is to be shifted for the next instruction.
+    pub(super) fn put_scale(&mut self, n: usize, by: u8) {
+        debug_assert!(self.scaled.is_none());
+        self.forget(n);
+        self.scaled = Some((n, by));
+        self.due |= 1 << n;
     }
 
     /// What is to be added to register `n`.
@@ -91,6 +111,7 @@ impl Constants {
     /// What register `n` is to get.
     fn owed(&self, n: usize) -> Option<Owed> {
         match self.steps[n] {
+            _ if self.scale(n) > 0 => Some(Owed::Scale(self.scale(n))),
             0 => self.values[n].map(Owed::Constant),
             step => Some(Owed::Step(step)),
         }
@@ -111,13 +132,14 @@ impl Constants {
         let owed = self.owed(n);
         self.due &= !(1 << n);
         self.steps[n] = 0;
+        self.scaled = self.scaled.filter(|&(of, _)| of != n);
         owed.map(|owed| (n, owed)).into_iter().collect()
     }
 
     /// All registers get what is due now.
     pub(super) fn take_all(&mut self) -> Due {
         let due = self.due();
-        (self.due, self.steps) = (0, [0; 32]);
+        (self.due, self.steps, self.scaled) = (0, [0; 32], None);
         due
     }
 

@@ -82,6 +82,18 @@ fn sub_d(b: &mut Block<'_>, d: &Decoded) {
     binary(b, d, SUB, false);
 }
 
+/// Whether a word instruction whose result has at most this magnitude in 64 bits is that of 64
+/// bits: its result is a sign-extended word as it is.
+fn fits(magnitude: Option<u64>) -> bool {
+    let is_word = |magnitude: u64| i32::try_from(magnitude).is_ok();
+    magnitude.is_some_and(|m| is_word(m) || mutant!("la64_long_sum_is_a_word"))
+}
+
+/// The greatest magnitude of rj << `by` + rk, or less rk, if both are known to be small.
+fn sum_of_short(b: &Block<'_>, (rj, rk): (usize, usize), by: u8) -> Option<u64> {
+    Some((b.short_bound(rj)? << by) + b.short_bound(rk)?)
+}
+
 fn copy(b: &mut Block<'_>, rd: usize, from: usize) {
     if rd == 0 || rd == from {
         return;
@@ -155,6 +167,10 @@ fn sign_extend_from(b: &mut Block<'_>, rd: usize, from: Reg) {
 }
 
 fn add_w(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() != 0 && fits(sum_of_short(b, (d.rj(), d.rk()), 0)) {
+        add_d(b, d);
+        return b.extends(d.rd());
+    }
     match (b.pin(d.rj()), b.pin(d.rk())) {
         (Some(j), Some(k)) if d.rd() != 0 => {
             b.asm.op(LEA, false, RAX, Mem::indexed(j, k, 0, 0));
@@ -165,6 +181,12 @@ fn add_w(b: &mut Block<'_>, d: &Decoded) {
 }
 
 fn sub_w(b: &mut Block<'_>, d: &Decoded) {
+    let bound = sum_of_short(b, (d.rj(), d.rk()), 0);
+    if d.rd() != 0 && fits(bound) {
+        sub_d(b, d);
+        b.bounds(d.rd(), bound);
+        return b.extends(d.rd());
+    }
     word(b, d, SUB);
 }
 
@@ -199,6 +221,10 @@ fn addi_w(b: &mut Block<'_>, d: &Decoded) {
     let (rd, rj, imm) = (d.rd(), d.rj(), d.imm() as i32);
     if rd == 0 {
         return;
+    }
+    if fits(b.short_bound(rj).map(|bound| bound + u64::from(imm.unsigned_abs()))) {
+        addi_d(b, d);
+        return b.extends(rd);
     }
     match b.pin(rj) {
         _ if imm == 0 && b.is_extended(rj) => return copy(b, rd, rj),
@@ -435,7 +461,9 @@ fn shift_d(b: &mut Block<'_>, d: &Decoded, form: Form) {
         _ => None,
     };
     let sum = if form == SHL { b.sum_of(d.rj()).shifted(by) } else { None };
-    if rd == d.rj() {
+    if rd == d.rj() && form == SHL && b.is_scale(rd, by) {
+        b.put_scale(rd, by);
+    } else if rd == d.rj() {
         let place = b.place(rd);
         b.asm.imm8(form, true, place, by);
         b.wrote(rd);
@@ -467,6 +495,10 @@ fn shift_w(b: &mut Block<'_>, d: &Decoded, form: Form) {
     }
     if by == 0 && b.is_extended(rj) {
         return copy(b, rd, rj);
+    }
+    if form == SHL && fits(b.short_bound(rj).map(|bound| bound << by)) {
+        shift_d(b, d, SHL);
+        return b.extends(rd);
     }
     if form == SAR && by > 0 && b.is_extended(rj) {
         return shift_d(b, d, SAR);
@@ -570,6 +602,10 @@ fn add_shifted(b: &mut Block<'_>, d: &Decoded) {
 }
 
 fn alsl_w(b: &mut Block<'_>, d: &Decoded) {
+    if d.rd() != 0 && fits(sum_of_short(b, (d.rj(), d.rk()), d.imm() as u8)) {
+        alsl_d(b, d);
+        return b.extends(d.rd());
+    }
     alsl(b, d, sign_extend);
 }
 

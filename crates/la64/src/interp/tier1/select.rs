@@ -48,13 +48,16 @@ fn mask(b: &mut Block<'_>, d: &Decoded, kept_if: Cond) {
 /// rd = rj if `keep` holds, else 0; keeps the flags.
 fn masked(b: &mut Block<'_>, rd: usize, rj: usize, keep: Cond) {
     let extended = b.is_extended(rj);
+    let own = b.pin(rd).filter(|_| rd == rj);
     let to = if rd == rj { RAX } else { b.target(rd) };
     b.asm.mov_imm_keeping_flags(to, 0);
-    if rj != 0 {
+    if let Some(own) = own {
+        b.asm.cmov(keep.opposite(), true, own, RAX);
+    } else if rj != 0 {
         let place = b.place(rj);
         b.asm.cmov(keep, true, to, place);
     }
-    b.put(rd, to);
+    b.put(rd, own.unwrap_or(to));
     if extended {
         b.extends(rd);
     }

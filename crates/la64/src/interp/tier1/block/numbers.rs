@@ -8,7 +8,7 @@
 use super::super::constants::{Due, Owed};
 use super::super::layout::{ADDRESS_MAX, SLACK_MIN};
 use super::{Block, Decoded};
-use crate::jit::emit::{LEA, Mem};
+use crate::jit::emit::{LEA, Mem, NO_BASE};
 use littoral_base::mutant;
 
 /// Numbers below this, of either sign, are steps rather than addresses.
@@ -75,6 +75,7 @@ impl Block<'_> {
     /// register.
     fn takes(&self, d: &Decoded, n: usize) -> bool {
         match self.constants.step(n) {
+            _ if self.constants.scale(n) > 0 => true,
             0 => self.takes_number(d, n),
             _ => self.takes_step(d, n),
         }
@@ -126,6 +127,36 @@ impl Block<'_> {
         self.constants.step(n)
     }
 
+    /// Whether the next instruction alone needs general register `n` shifted to the left: it loads
+    /// by `n` and another register, into `n`. The address of the access has the scale then.
+    pub(in super::super) fn is_scale(&self, n: usize, by: u8) -> bool {
+        let Some(next) = self.ahead(1) else { return false };
+        let loads = next.operands.is_index() && next.operands.writes_general_rd();
+        let other = if next.rj() == n { next.rk() } else { next.rj() };
+        let names = next.rd() == n && other != n && [next.rj(), next.rk()].contains(&n);
+        let simple = self.constant(other).is_none() && self.shape.slack >= SLACK_MIN;
+        (1..=3).contains(&by) && loads && names && simple && self.pin(n).is_some()
+    }
+
+    /// General register `n` is shifted for the next instruction alone.
+    pub(in super::super) fn put_scale(&mut self, n: usize, by: u8) {
+        self.wrote(n);
+        self.constants.put_scale(n, by);
+    }
+
+    /// By how much an access is to shift general register `n`.
+    pub(in super::super) fn scale(&self, n: usize) -> u8 {
+        self.constants.scale(n)
+    }
+
+    /// Shifts general register `n` to the left, keeping flags.
+    pub(super) fn shift_by_scale(&mut self, n: usize, by: u8) {
+        let r = self.pin(n).expect("invariant: what is scaled is in host registers");
+        if !mutant!("la64_scale_left_out_at_faults") {
+            self.asm.op(LEA, true, r, Mem::indexed(NO_BASE, r, by, 0));
+        }
+    }
+
     /// Adds a number to general register `n`, keeping flags.
     pub(super) fn add_step(&mut self, n: usize, step: i32) {
         let r = self.pin(n).expect("invariant: steps are in host registers");
@@ -140,7 +171,7 @@ impl Block<'_> {
         }
         let back = |&(n, owed): &(usize, Owed)| match owed {
             Owed::Step(step) if self.constants.step(n) == step => Some((n, Owed::Step(-step))),
-            Owed::Step(_) | Owed::Constant(_) => None,
+            Owed::Step(_) | Owed::Scale(_) | Owed::Constant(_) => None,
         };
         due.iter().filter_map(back).collect()
     }

@@ -113,6 +113,13 @@ impl Block<'_> {
         })
     }
 
+    /// The same where it is a word at least, by what the code itself has made.
+    pub(in super::super) fn short_bound(&self, n: usize) -> Option<u64> {
+        let constant = self.constant_that_stays(n).map(|value| (value as i64).unsigned_abs());
+        let bound = [constant, self.bounds[n]].into_iter().flatten().min();
+        bound.filter(|&bound| i32::try_from(bound).is_ok())
+    }
+
     /// General register `n` was written with a number of at most this magnitude.
     pub(in super::super) fn bounds(&mut self, n: usize, magnitude: Option<u64>) {
         self.bounds[n] = magnitude.filter(|&magnitude| n != 0 && magnitude < BOUND_END);
