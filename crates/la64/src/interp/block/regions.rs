@@ -3,8 +3,9 @@
 //! - A thread that has retired enough instructions lets tier 0 run the next few thousand and notes
 //!   which: a *look*. The loops that they are in become regions, whose paths are those that were
 //!   executed. Code of tier 1 counts nothing for this.
-//! - Looks after which there are no new regions become rarer, each half as frequent as before. What
-//!   looks and regions cost is a small part of what the thread retires in between.
+//! - Looks after which there are no new regions become rarer, each half as frequent as before, but
+//!   for places where the thread is often and has not looked. What looks and regions cost is a
+//!   small part of what the thread retires in between. Checked by `a_place_is_looked_at_once`.
 //! - What a region brings is tried by the thread that runs it (see `trials`).
 //! - A region that control leaves too often is made again, of this look and those before, if that
 //!   helps. Checked by `a_loop_that_changes_its_way_is_made_again`.
@@ -40,6 +41,12 @@ const LOOKED_COST: u64 = 300;
 const LOOK_COST: u64 = 50_000;
 const MADE_COST: u64 = 2_000;
 const PAYBACK: u64 = 64;
+/// A place where so many stays of so many instructions ended is worth a look that is paid for, if
+/// no look saw it so often. So many places are noted.
+const ENDS_MIN: u32 = 8;
+const LONG_STAY: u64 = 1 << 14;
+const SEEN_MIN: u32 = 16;
+const PLACES_MAX: usize = 1024;
 /// A region is made again if control leaves it more often than once in so many instructions, at
 /// most so often, and if it has this part of a look.
 const STAY_MIN: u64 = 64;
@@ -54,14 +61,58 @@ const WORTH_MIN: u64 = 100;
 pub(super) struct Watch {
     /// The generation of code that it has looked for.
     generation: u64,
-    /// At this count of instructions.
+    /// At this count of instructions, or from `paid_at` on in a place where it is often.
     next_at: u64,
+    paid_at: u64,
+    places: Places,
     /// From the last look to that at least, and in fact.
     period: u64,
     wait: u64,
     /// Regions that there were then, and their instructions.
     regions: u64,
     made: u64,
+}
+
+/// Where a thread is when its stays in code end.
+#[derive(Debug, Default)]
+struct Places {
+    /// The count of instructions at the latest end.
+    at: u64,
+    /// Ends of long stays, by address.
+    ends: ByAddress<u32>,
+    /// Addresses of which a look saw enough: another one would find nothing new there.
+    seen: ByAddress<()>,
+}
+
+impl Places {
+    /// A stay ended at an address; whether that is a place for a look.
+    fn note(&mut self, now: u64, pc: u64) -> bool {
+        let is_long = now.saturating_sub(self.at) >= LONG_STAY;
+        self.at = now;
+        if !is_long || self.seen.contains_key(&pc) {
+            return false;
+        }
+        if self.ends.len() >= PLACES_MAX {
+            self.ends.clear();
+        }
+        let ends = self.ends.entry(pc).or_default();
+        *ends += 1;
+        *ends >= ENDS_MIN && !mutant!("la64_looks_at_no_place")
+    }
+
+    /// A look began at an address and saw blocks.
+    fn looked(&mut self, from: u64, trace: &[Stretch]) {
+        if self.seen.len() >= PLACES_MAX {
+            self.seen.clear();
+        }
+        let mut times: ByAddress<u32> = ByAddress::default();
+        trace.iter().for_each(|stretch| *times.entry(stretch.pc).or_default() += 1);
+        let often = times.into_iter().filter(|&(_, times)| times >= SEEN_MIN);
+        for pc in often.map(|(pc, _)| pc).chain([from]) {
+            self.seen.insert(pc, ());
+            self.ends.remove(&pc);
+        }
+    }
 }
 
 /// What a thread saw in a look.
@@ -86,16 +137,18 @@ impl<F: Fetch> Run<'_, F> {
         if self.code.tier() < Tier::Regions || limits.uncounted {
             return false;
         }
-        let (now, watch) = (cpu.state.instructions, &mut self.own.watch);
+        let (now, pc, watch) = (cpu.state.instructions, cpu.state.pc, &mut self.own.watch);
         let generation = self.generation.number;
         // The owner may set the count back.
         let is_over = watch.next_at > now.saturating_add(watch.wait);
         if watch.generation != generation || is_over {
             let (next_at, period) = (now.saturating_add(limits.watch), limits.watch);
             let (regions, made) = (self.code.regions(), self.code.regions_instructions());
-            *watch = Watch { generation, next_at, period, wait: period, regions, made };
+            let (paid_at, wait, places) = (next_at, period, Places::default());
+            *watch = Watch { generation, next_at, paid_at, places, period, wait, regions, made };
         }
-        now >= watch.next_at
+        let is_place = limits.aside && watch.places.note(now, pc);
+        now >= watch.next_at || is_place && now >= watch.paid_at
     }
 
     /// Runs on tier 0 for some instructions, at most to the count `end`, and has the loops
@@ -110,7 +163,7 @@ impl<F: Fetch> Run<'_, F> {
         let limits = self.code.limits;
         let until = cpu.state.instructions + limits.watch.clamp(LOOK_MIN, LOOK);
         self.own.journal.total.interpreted += 1;
-        let mut trace = Vec::new();
+        let (from, mut trace) = (cpu.state.pc, Vec::new());
         let stop = loop {
             let before = cpu.state.instructions;
             let is_over = before >= until.min(end) || cpu.state.lbt.stack_mode != 0;
@@ -128,6 +181,7 @@ impl<F: Fetch> Run<'_, F> {
             trace.push(Stretch { pc, count, next: cpu.state.pc });
         };
         let looked = trace.iter().map(|stretch| stretch.count).sum::<u64>();
+        self.own.watch.places.looked(from, &trace);
         let words = self.words(cpu, &trace);
         let (generation, features) = (self.generation.number, cpu.features);
         let is_short = |n: &u32| i32::try_from(cpu.state.x[*n as usize] as i64).is_ok();
@@ -152,6 +206,7 @@ impl<F: Fetch> Run<'_, F> {
         (watch.regions, watch.made) = (regions, made);
         watch.wait = watch.period.max(paid);
         watch.next_at = now + watch.wait;
+        watch.paid_at = now + limits.watch.max(paid);
     }
 
     /// The instructions of a trace that are in memory which never was writable.
@@ -350,5 +405,35 @@ fn kind(d: &Decoded, flow: Flow) -> Kind {
             _ => Kind::Stop,
         },
         (Flow::Direct | Flow::End, _) => Kind::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place counts when stays have ended there often, until a look has seen it.
+    #[test]
+    fn a_place_is_looked_at_once() {
+        let mut places = Places::default();
+        let mut now = 0;
+        let mut note = |places: &mut Places, pc: u64, stay: u64| {
+            now += stay;
+            places.note(now, pc)
+        };
+        assert!((0..100).all(|_| !note(&mut places, 4, LONG_STAY - 1)), "short stays");
+        let often = |places: &mut Places, note: &mut dyn FnMut(&mut Places, u64, u64) -> bool| {
+            (0..ENDS_MIN).map(|_| note(places, 8, LONG_STAY)).collect::<Vec<_>>()
+        };
+        let ends = often(&mut places, &mut note);
+        assert_eq!(ends.iter().filter(|&&is_place| is_place).count(), 1);
+        assert_eq!(ends.last(), Some(&true));
+        let stretch = |pc: u64| Stretch { pc, count: 4, next: pc };
+        // Another look saw the place in passing; then one saw it often.
+        places.looked(64, &[stretch(8)]);
+        assert!(note(&mut places, 8, LONG_STAY));
+        places.looked(64, &vec![stretch(8); SEEN_MIN as usize]);
+        assert!(!often(&mut places, &mut note).contains(&true));
+        assert!((0..100).all(|_| !note(&mut places, 64, LONG_STAY)), "a look began there");
     }
 }

@@ -4,9 +4,11 @@
 //!   with, and so on, so that a program that becomes slower or faster meanwhile favours neither.
 //!   The medians of both are compared. Checked by `a_drift_and_outliers_decide_nothing`.
 //! - A region is taken away only if it costs more than the times scatter by. Checked by
-//!   `a_region_goes_if_it_costs_more_than_the_margin`.
+//!   `a_region_goes_if_it_costs_more_than_the_margin` and `times_that_scatter_decide_nothing`.
 //! - A trial ends after so many stays, however short they are. Checked by
 //!   `short_stays_end_a_trial_and_change_nothing`.
+
+use littoral_base::mutant;
 
 /// Phases of a trial, a multiple of four.
 const PHASES: usize = 16;
@@ -19,6 +21,8 @@ const INSTRUCTIONS_MIN: u64 = 1 << 14;
 const STAYS_MAX: u32 = 4096;
 /// A region is taken away if it takes more than this part longer.
 const MARGIN: u64 = 64;
+/// And if so many phases with it, of half of [`PHASES`], took longer than those without it beside.
+const SLOWER_MIN: usize = 6;
 /// Times are in nanoseconds per so many instructions.
 const UNIT: u64 = 1 << 24;
 
@@ -84,8 +88,13 @@ impl Trial {
         }
     }
 
-    /// Whether the region is no slower than the margin allows.
+    /// Whether the region is no slower than the margin allows, or that is not sure.
     fn pays(&mut self) -> bool {
+        let pairs = self.rates[0].iter().zip(&self.rates[1]);
+        let slower = pairs.filter(|(without, with)| with > without).count();
+        if slower < SLOWER_MIN && !mutant!("la64_trial_believes_scatter") {
+            return true;
+        }
         let [without, with] = self.rates.each_mut().map(|rates| {
             rates.sort_unstable();
             rates[rates.len() / 2]
@@ -140,6 +149,18 @@ mod tests {
         };
         assert!(judged(1 << 18, |stay, is_with| odd(stay, is_with, 90_000)).0);
         assert!(!judged(1 << 18, |stay, is_with| odd(stay, is_with, 110_000)).0);
+    }
+
+    /// Five phases of eight are slower by much, three are faster: nothing is sure of the region.
+    #[test]
+    fn times_that_scatter_decide_nothing() {
+        let phase = |stay: u64| stay / u64::from(STAYS_BEFORE + STAYS);
+        let ns = |stay, is_with| match (is_with, phase(stay) < 10) {
+            (false, _) => 100_000,
+            (true, true) => 120_000,
+            (true, false) => 95_000,
+        };
+        assert!(judged(1 << 18, ns).0);
     }
 
     /// The first stay of a phase is that of the change.
