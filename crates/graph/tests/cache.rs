@@ -1,8 +1,6 @@
 //! Lists through a cache of pages: right answers, fewer reads, damage refused.
 #![allow(clippy::unwrap_used)] // Reason: a test's helpers may fail like the test.
 
-use std::sync::Arc;
-
 use littoral_base::clock::WallClock;
 use littoral_device::flash::opened::Access;
 use littoral_device::profile::Profile;
@@ -12,7 +10,7 @@ use littoral_graph::format::Direction;
 use littoral_graph::format::file::GraphFile;
 use littoral_graph::generate::{Model, generate, weigh};
 use littoral_graph::kernels::{Kernel, Options, RunReport, run};
-use littoral_graph::medium::{FlashDevice, Store, Transfer, hottest_frames};
+use littoral_graph::medium::{FlashDevice, Store, Transfer};
 
 fn image(model: Model, scale: u32, order: Order) -> Vec<u8> {
     let mut edges = generate(model, scale, 1, 1, &mut Hooks::none()).unwrap();
@@ -48,62 +46,6 @@ fn kernels_over_a_cache_of_any_size_give_right_answers() {
             }
         }
     }
-}
-
-/// A search on one thread reads lists of the next level while this one's are under way. Here some of
-/// those come first: DRAM holds them, or a page that is kept.
-#[test]
-fn levels_that_are_read_ahead_are_those_of_single_steps() {
-    for (scale, order) in [(7, Order::Input), (9, Order::Bfs), (11, Order::Degree)] {
-        let graph = GraphFile::from_image(image(Model::Road, scale, order)).unwrap();
-        let dram = Store::in_dram(&graph).unwrap();
-        let frames = |part| Arc::new(hottest_frames(&graph, pages_bytes(&graph) / part));
-        let profile = Profile::named("nvme-optane").unwrap().with("read.latency", "2us").unwrap();
-        let stores = [
-            flash(&graph),
-            flash(&graph).with_frames(frames(2)),
-            flash(&graph).with_cache(pages_bytes(&graph) / 3),
-            dram.behind(&Profile::named("xlfdd").unwrap(), Transfer::Copy).unwrap(),
-            dram.behind(&profile, Transfer::Pointer).unwrap().with_frames(frames(3)),
-        ];
-        let sources = vec![0, 1, graph.vertices() / 2, graph.vertices() - 1];
-        let options = Options { verify: true, trials: 4, sources, ..Options::default() };
-        let search = |store: &Store| {
-            let (found, _) = run(&graph, store, Kernel::Bfs, &options, &WallClock::new()).unwrap();
-            assert!(found.verified);
-            found.trials.iter().map(|t| t.summary).collect::<Vec<_>>()
-        };
-        let step_by_step = search(&dram);
-        for store in stores {
-            assert_eq!(search(&store), step_by_step, "{}", store.describe());
-        }
-    }
-}
-
-#[test]
-fn a_forged_neighbour_is_refused_in_lists_that_are_read_ahead() {
-    let sound = image(Model::Road, 8, Order::Bfs);
-    let graph = GraphFile::from_image(sound.clone()).unwrap();
-    let at = graph.lists(Direction::Out).pages().offset as usize;
-    let mut refused = 0;
-    for word in (0..1000).step_by(3) {
-        let mut image = sound.clone();
-        image[at + 4 * word..][..4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
-        let graph = GraphFile::from_image(image).unwrap();
-        let is_refused = |store: &Store| {
-            let options = Options { sources: vec![1], ..Options::default() };
-            match run(&graph, store, Kernel::Bfs, &options, &WallClock::new()) {
-                Ok(_) => false,
-                Err(e) => e.kind() == Kind::Corrupt || panic!("{e}"),
-            }
-        };
-        let frames = Arc::new(hottest_frames(&graph, pages_bytes(&graph) / 2));
-        let in_dram = is_refused(&Store::in_dram(&graph).unwrap());
-        assert_eq!(is_refused(&flash(&graph)), in_dram, "word {word}");
-        assert_eq!(is_refused(&flash(&graph).with_frames(frames)), in_dram, "word {word}");
-        refused += u32::from(in_dram);
-    }
-    assert!(refused > 50, "{refused} of 334");
 }
 
 #[test]

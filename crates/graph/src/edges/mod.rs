@@ -214,11 +214,6 @@ pub(crate) trait Edges {
     fn span_vertices(&self) -> u32;
     /// Reads and bytes so far.
     fn traffic(&self) -> Traffic;
-    /// Whether lists that are needed later may be asked for while others are under way: a read takes
-    /// its time, and phases are not recorded.
-    fn reads_ahead(&self) -> bool {
-        false
-    }
     /// Whether phases are recorded from now on; what was recorded before is forgotten.
     fn record(&self, _on: bool) {}
     /// The phases recorded since then.

@@ -314,10 +314,6 @@ impl Edges for Paged<'_> {
         Traffic { cache_hits_count: self.hits.get(), ..self.ringed.traffic() }
     }
 
-    fn reads_ahead(&self) -> bool {
-        self.ringed.reads_ahead()
-    }
-
     fn record(&self, on: bool) {
         self.ringed.record(on);
     }

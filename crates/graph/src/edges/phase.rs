@@ -81,11 +81,6 @@ impl Recorder {
         self.phases.borrow_mut().clear();
     }
 
-    /// Whether phases are recorded.
-    pub(crate) fn is_on(&self) -> bool {
-        self.on.get()
-    }
-
     /// What has been recorded.
     pub(crate) fn phases(&self) -> Vec<Phase> {
         self.phases.borrow().clone()

@@ -455,7 +455,7 @@ impl<'g, D: ReadDevice> Ringed<'g, D> {
         loop {
             let (tag, item) = self.next_part(place, work)?;
             let list = place.lists.locate(item.vertex);
-            if !work.is_idle(tag, item.vertex, list.degree) && list.degree > item.skip {
+            if list.degree > item.skip && !work.is_idle(tag, item.vertex, list.degree) {
                 let piece = place.layout.piece_arcs() as u32;
                 // Nearly every list begins at its front, where no read waits for a division.
                 let (before, offset) = match item.skip {
@@ -656,11 +656,6 @@ impl<D: ReadDevice> Edges for Ringed<'_, D> {
             page_hint: None,
             list_hint: None,
         }
-    }
-
-    fn reads_ahead(&self) -> bool {
-        // Steps in one phase would be taken for independent reads.
-        !self.recorder.is_on()
     }
 
     fn record(&self, on: bool) {

@@ -10,9 +10,6 @@
 //! In an undirected graph the one arc of a leaf leads back to where the search came from, so its
 //! list is not read, except for the source's.
 //!
-//! One thread over a device, on a graph of short lists, goes top-down through several levels at
-//! once ([`ahead`]): it reads lists of the next level while the last ones of a level are under way.
-//!
 //! Switch rules, in arcs, as each costs about the same on every medium once latency is hidden
 //! (`docs/design/graph-kernels.md` has the arithmetic)
 //! - down to up: the frontier's out-arcs exceed 1 / [`ALPHA`] of the arcs not yet searched;
@@ -44,7 +41,6 @@ use crate::format::Direction;
 use crate::format::file::GraphFile;
 use crate::table::{ByName, Table, counts, vertices};
 
-mod ahead;
 mod many;
 mod verify;
 
@@ -198,9 +194,6 @@ impl<'g> Algorithm<'g> for Bfs<'g> {
         })?;
         loop {
             match self.step() {
-                Step::Down if !SHARED && self.may_read_ahead(edges) => {
-                    me.all(|| self.down_ahead(edges))?;
-                }
                 Step::Down => me.all(|| self.down::<SHARED, E>(me.id(), edges))?,
                 Step::Up => me.all(|| self.up::<SHARED, E>(span, edges))?,
                 Step::End => return Ok(()),
