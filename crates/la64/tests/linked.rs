@@ -51,3 +51,40 @@ fn exits_that_wait_for_one_block_are_linked_together() {
     assert!(taken - again < 12, "{} exits when every function goes on", taken - again);
     assert_eq!(core.state().x[4], FUNCTIONS as u64);
 }
+
+/// The table of indirect branches has an entry per word of 64 KiB.
+#[test]
+fn branches_to_addresses_that_share_an_entry_stay_in_code() {
+    const APART: u64 = 64 << 10;
+    const ROUNDS: u64 = 1000;
+    let mut core = Bare::new(4 * APART);
+    let coded = |name: &str, operands: &[i64]| word(name, operands).expect(name);
+    let bytes = |code: &[u32]| code.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let code = [
+        coded("jirl", &[1, 23, 0]),
+        coded("jirl", &[1, 25, 0]),
+        coded("jirl", &[1, 26, 0]),
+        coded("addi.d", &[24, 24, -1]),
+        coded("bnez", &[24, -16]),
+        coded("break", &[0]),
+    ];
+    core.write(CODE, &bytes(&code)).expect("inside");
+    let function = [coded("addi.d", &[4, 4, 1]), coded("jirl", &[0, 1, 0])];
+    let functions = [1, 2, 3].map(|n| n * APART);
+    for at in functions {
+        core.write(at, &bytes(&function)).expect("inside");
+    }
+    core.may_write_code(false);
+    let mut run = || {
+        let state = core.state_mut();
+        state.pc = CODE;
+        (state.x[23], state.x[25], state.x[26]) = (functions[0], functions[1], functions[2]);
+        (state.x[4], state.x[24]) = (0, ROUNDS);
+        assert_eq!(core.run(1 << 20), Trap::Break(0));
+        assert_eq!(core.state().x[4], 3 * ROUNDS);
+        core.exits()
+    };
+    let first = run();
+    let again = run() - first;
+    assert!(again < 20, "{again} exits in {ROUNDS} rounds");
+}

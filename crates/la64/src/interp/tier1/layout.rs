@@ -103,6 +103,12 @@ pub(super) const SLACK_MIN: u64 = DISP_MAX + ACCESS_MAX;
 pub(super) const TARGET_BITS: u32 = 14;
 /// Takes the bits of an address that choose its entry in the table of jumps, times four.
 pub(super) const JUMP_MASK: i32 = ((1 << TARGET_BITS) - 1) << 2;
+/// Entries of its spare part are 2 to this power.
+pub(super) const SPARE_BITS: u32 = 12;
+/// Takes the bits that choose an entry there, times four.
+pub(super) const SPARE_MASK: i32 = ((1 << SPARE_BITS) - 1) << 2;
+/// Where the spare part is.
+pub(super) const SPARE: i32 = 8 << TARGET_BITS;
 /// The guest address of a block in that table, and the host address of its code.
 pub(super) const KNOWN_KEY: i32 = offset_of!(Known, key) as i32;
 pub(super) const KNOWN_HOST: i32 = offset_of!(Known, host) as i32;

@@ -5,7 +5,7 @@ use super::layout::{self, COUNT, STATE, WINDOW};
 use super::pins::{Pins, STANDARD};
 use crate::jit::emit::{
     ADD_I, AND_I, Asm, CALL_RM, CMP_TO, Cond, JMP_RM, LEA, MOV, MOV_TO, Mem, R12, R13, R14, R15,
-    RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST,
+    RAX, RBP, RBX, RCX, RDI, RDX, RIP, RSI, RSP, Reg, SHR, SUB, SUB_I, TEST, XOR,
 };
 use crate::jit::raw::HURRY;
 use littoral_base::mutant;
@@ -15,7 +15,10 @@ use littoral_base::mutant;
 pub(super) struct Routines {
     pub(super) enter: usize,
     pub(super) leave: usize,
+    /// Leaves for the guest address in rax.
     pub(super) missed: usize,
+    /// Where `probe` goes on if it has found nothing.
+    pub(super) spare: usize,
     /// Goes on at the guest address in rax.
     pub(super) probe: usize,
     /// Behind the spilling of pins in `leave`.
@@ -51,8 +54,12 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
     asm.mov_imm(RAX, exit::ELSEWHERE.into());
     asm.jump(None, routines.leave);
     asm.align(16);
+    routines.spare = asm.here();
+    probe_spare(asm, routines.missed);
+    asm.unary(JMP_RM, false, FOUND);
+    asm.align(16);
     routines.probe = asm.here();
-    probe(asm, routines.missed);
+    probe(asm, routines.spare);
     asm.unary(JMP_RM, false, FOUND);
     asm.align(16);
     // More returns than calls: the bottom stays.
@@ -67,12 +74,24 @@ pub(super) fn write(asm: &mut Asm) -> Routines {
 /// The host address that `probe` found.
 pub(super) const FOUND: Mem = Mem::at(RDX, layout::KNOWN_HOST);
 
-/// Finds the block of the guest address in rax, or leaves for it.
-pub(super) fn probe(asm: &mut Asm, missed: usize) {
+/// Finds the block of the guest address in rax, or goes on at `spare`.
+pub(super) fn probe(asm: &mut Asm, spare: usize) {
     asm.op(MOV, true, RDX, layout::JUMPS);
     asm.op(MOV, false, RCX, RAX);
     asm.arith(AND_I, false, RCX, layout::JUMP_MASK);
     asm.op(MOV, true, RDX, Mem::indexed(RDX, RCX, 1, 0));
+    asm.op(CMP_TO, true, RAX, Mem::at(RDX, layout::KNOWN_KEY));
+    asm.jump(Some(Cond::Ne), spare);
+}
+
+/// The same in the spare part of the table, or leaves for the address.
+fn probe_spare(asm: &mut Asm, missed: usize) {
+    asm.op(MOV, true, RDX, layout::JUMPS);
+    asm.op(MOV, false, RCX, RAX);
+    asm.imm8(SHR, false, RCX, layout::TARGET_BITS as u8);
+    asm.op(XOR, false, RCX, RAX);
+    asm.arith(AND_I, false, RCX, layout::SPARE_MASK);
+    asm.op(MOV, true, RDX, Mem::indexed(RDX, RCX, 1, layout::SPARE));
     asm.op(CMP_TO, true, RAX, Mem::at(RDX, layout::KNOWN_KEY));
     asm.jump(Some(Cond::Ne), missed);
 }

@@ -113,7 +113,7 @@ impl Block<'_> {
     /// Leaves for the address in rax.
     pub(in super::super) fn exit_indirect(&mut self) {
         self.count_for_rax();
-        routines::probe(&mut self.asm, self.routines.missed);
+        routines::probe(&mut self.asm, self.routines.spare);
         self.asm.unary(JMP_RM, false, routines::FOUND);
     }
 
@@ -128,7 +128,7 @@ impl Block<'_> {
         self.standard_pins();
         let over = self.before_call();
         self.asm.jump(Some(over), self.routines.missed);
-        routines::probe(&mut self.asm, self.routines.missed);
+        routines::probe(&mut self.asm, self.routines.spare);
         self.asm.unary(CALL_RM, false, routines::FOUND);
         self.returned(back);
     }
