@@ -31,8 +31,7 @@ use super::{Common, environment};
 use crate::core::message::LockId;
 use crate::core::rank::{allocated_differently, in_section, not_innermost, taken_twice};
 use crate::error::{Error, Kind, Result};
-use crate::lock::direct::DirectLocks;
-pub(super) use crate::lock::direct::Ticket;
+use crate::lock::direct::{DirectLocks, Ticket};
 use crate::lock::{Barriers as _, LockLayout, Locks as _, lost};
 
 /// {allocations, one number for them, processors}.
@@ -119,7 +118,7 @@ impl Road {
     }
 
     /// Takes a lock when its turn comes.
-    fn take(&self, common: &Common, lock: LockId) -> Result<()> {
+    pub(super) fn take(&self, common: &Common, lock: LockId) -> Result<()> {
         self.wait(common, lock, self.ask(common, lock))
     }
 

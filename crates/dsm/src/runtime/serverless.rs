@@ -34,7 +34,7 @@ use littoral_base::units::NodeId;
 
 use super::carrier::Carrier;
 use super::engine::Engine;
-use super::road::{Road, State, Ticket, fabric};
+use super::road::{Road, State, fabric};
 use super::shared_pages::{Layout, Refused, SharedPages};
 use super::{Common, Config, Inside, environment};
 use crate::core::barrier::{in_order, is_news};
@@ -172,20 +172,9 @@ impl Serverless {
         }
     }
 
-    /// Asks for a lock: its ticket, or none where it is this rank's at once. The engine may be
-    /// locked.
-    pub(super) fn ask(&self, common: &Common, lock: LockId) -> Result<Option<Ticket>> {
-        self.road.ask(common, lock)
-    }
-
-    /// Waits for a lock that was asked for.
-    pub(super) fn wait(
-        &self,
-        common: &Common,
-        lock: LockId,
-        asked: Result<Option<Ticket>>,
-    ) -> Result<()> {
-        self.road.wait(common, lock, asked)
+    /// Where locks are taken and barriers are met.
+    pub(super) fn road(&self) -> &Road {
+        &self.road
     }
 
     /// What earlier sections have told that this rank has not heard, and the log's version; the
@@ -402,7 +391,7 @@ impl<'c> Errand<'c> {
                 None
             }
             Message::Acquire { lock, seen } => {
-                way.wait(common, lock, way.ask(common, lock))?;
+                way.road.take(common, lock)?;
                 let (notices, version) = way.news(lock, seen, generation, Vec::new());
                 Some(Message::Grant { lock, notices, version })
             }

@@ -17,20 +17,20 @@ use std::sync::MutexGuard;
 
 use super::engine::Engine;
 use super::serverless::{Errand, Serverless, Sync};
-use super::{Common, Inside, TOUCHED};
+use super::{Common, TOUCHED};
 use crate::core::message::{LockId, Notices};
 use crate::core::rank::{Ending, Next, Outcome, Shelf};
 use crate::error::Result;
 
 impl Common {
     /// Carries out a lock, unlock or barrier without a server, by the short way where it is open.
+    /// The caller has marked the thread as inside.
     pub(super) fn synchronise_alone(
         &self,
         way: &Serverless,
         sync: Sync<'_>,
         ending: Ending,
     ) -> Result<()> {
-        let _inside = Inside::enter();
         let _alone = self.alone();
         let mut engine = self.locked();
         engine.check()?;
@@ -89,11 +89,11 @@ impl Common {
         shelf: &mut Shelf,
         (lock, seen): (LockId, u64),
     ) -> Result<()> {
-        let mut engine = match way.ask(self, lock) {
+        let mut engine = match way.road().ask(self, lock) {
             Ok(None) => engine,
             asked => {
                 drop(engine);
-                way.wait(self, lock, asked)?;
+                way.road().wait(self, lock, asked)?;
                 self.relocked()?
             }
         };
